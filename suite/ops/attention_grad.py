@@ -11,8 +11,18 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.attention import exponential_variance
-from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
-from suite.numerics.formats import DTYPES, MIN_EXPONENT, half_smallest, unit_roundoff
+from suite.numerics.bounds import (
+    MMA_DEPTH,
+    deviations,
+    flushed,
+    limit,
+    rounding_variance,
+    sum_shift,
+    sum_variance,
+    truncation,
+)
+from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.ops.attention import (
     SM_SCALE,
     Attention,
@@ -121,25 +131,6 @@ def pairs(
     return Pairs(p, ds, p_variance, ds_variance, exponent, delta_variance, p_shift, ds_shift)
 
 
-def truncation(terms: int, depth: int | None) -> float:
-    """Return the relative systematic error of a sum on tensor cores; see `sum_shift`."""
-    return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
-
-
-def flushed(x: torch.Tensor) -> torch.Tensor:
-    """Return a bound of the error if `x` becomes 0 where it is below float32's normal range."""
-    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT["float32"])
-
-
-def rounding_variance(
-    value: torch.Tensor, dtype: str, exact: torch.Tensor | None = None, factor: float = 1.0
-) -> torch.Tensor:
-    """Return the variance of rounding `factor` times a value to 16 bits, over factor^2; 0 where `exact`."""
-    error = (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype) / factor)
-    variance = error.square_().div_(3.0)
-    return variance if exact is None else variance.masked_fill_(exact, 0.0)
-
-
 @dataclass
 class Sum:
     """A sum over pairs and the terms of its bound; (rows, D) each, or (heads, rows, D)."""
@@ -163,8 +154,8 @@ class Sum:
         """Return the sum of one of several heads."""
         return Sum(self.value[place], self.variance[place], self.shift[place], self.squares[place])
 
-    def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the bound of a sum of `terms` terms, one of `count` results.
+    def errors(self, terms: int, dtype: str, parts: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the systematic error and the variance of a sum of `terms` terms.
 
         parts: sums of squares of the parts of a group, each of which may be rounded to 16 bits before they are added.
         """
@@ -175,7 +166,29 @@ class Sum:
         systematic = self.shift + sum_shift(self.value, terms, depth)
         systematic += self.value.abs() * (4.0 * unit_roundoff("float32"))  # from the scale and products with it
         systematic += flushed(self.value)
+        return systematic, variance
+
+    def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the bound of a sum of `terms` terms, one of `count` results; see `errors`."""
+        systematic, variance = self.errors(terms, dtype, parts)
         return limit(systematic + variance.sqrt_() * deviations(count), self.value, dtype)
+
+    def truth(
+        self, begin: int, terms: int, count: int, rows: int, dtype: str, parts: torch.Tensor | None = None
+    ) -> Truth:
+        """Return the truth of this sum, which begins at `begin` in the joined results; see `errors`.
+
+        count: results of all outputs. rows: all queries, whose errors are independent. In float32 the errors of the
+        exponential may have one sign: averages have no narrower bound there.
+        """
+        bound = self.limit(terms, count, dtype, parts).reshape(-1)
+        index = (slice(begin, begin + bound.numel()),)
+        if dtype == "float32":
+            return Truth(index, self.value.reshape(-1), bound)
+        systematic, variance = self.errors(terms, dtype, parts)
+        at = sample((bound.numel(),), bound.device)
+        noise = Noise(systematic.reshape(-1)[at], variance.reshape(-1)[at], rows)
+        return Truth(index, self.value.reshape(-1), bound, noise)
 
 
 def sum_over_keys(p_ds: Pairs, k: torch.Tensor, scale: float) -> Sum:
@@ -304,10 +317,6 @@ class AttentionGrad(Attention):
         count, group = self.output_shape(case)[0], h // h_kv if h_kv else 0
         starts = outputs.starts(self.output_shapes(case))
 
-        def piece(output: int, number: int, total: Sum, bound: torch.Tensor) -> Truth:
-            begin = starts[output] + number
-            return Truth((slice(begin, begin + bound.numel()),), total.value.reshape(-1), bound.reshape(-1))
-
         at_once = self._key_heads_at_once(case)
         # Hidden keys are left out unless an input has an infinity or NaN, whose product with 0 is NaN.
         skips = case.option("causal") and all(bool(each.isfinite().all()) for each in inputs)
@@ -323,14 +332,16 @@ class AttentionGrad(Attention):
                 together = [query_sums] if group == 1 else [query_sums[place] for place in range(several)]
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
-                    yield piece(0, (batch * h + head) * s_q * d, own, own.limit(s_k, count, case.dtype))
+                    begin = starts[0] + (batch * h + head) * s_q * d
+                    yield own.truth(begin, s_k, count, b * h * s_q, case.dtype)
                 for total, part, mine in zip(key_sums, parts, member_sums, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
                 del query_sums, together, own, member_sums, mine
             for output, total, part in zip((1, 2), key_sums, parts, strict=True):
-                bound = total.limit(group * s_q, count, case.dtype, part if group > 1 else None)
-                yield piece(output, (batch * h_kv + first) * s_k * d, total, bound)
+                begin = starts[output] + (batch * h_kv + first) * s_k * d
+                rows = b * min(h * s_q, h_kv * s_k)
+                yield total.truth(begin, group * s_q, count, rows, case.dtype, part if group > 1 else None)
 
     def _key_heads_at_once(self, case: Case) -> int:
         """Return the number of key heads in one matrix product, with one query head for each."""

@@ -10,7 +10,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES
-from suite.ops.matmul import matmul_limit
+from suite.ops.matmul import matmul_limit, product_noise
 from suite.problem import family, numbers, shape
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
 from suite.problem.case import Case
@@ -176,8 +176,9 @@ class Conv2d(Operation):
                 value, spread_squared = products(x, weight, span, q, case["stride"])
                 terms = math.prod(weight.shape[1:])
                 bound = matmul_limit(value, spread_squared, terms, n * p * q * k, case.dtype, case.precision)
+                noise = product_noise(value, spread_squared, (n * p * q, k, terms), case.dtype, case.precision)
                 del spread_squared
-                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound)
+                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound, noise)
                 del value, bound
 
     def _judged_at_once(self, case: Case) -> tuple[int, int]:

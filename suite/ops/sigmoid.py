@@ -10,6 +10,7 @@ import torch
 
 from suite.numerics.bounds import EXP_ULPS, limit
 from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
@@ -25,9 +26,19 @@ def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     The exponential has an error of EXP_ULPS, each at most 2u of its value, or of the spacing of subnormal numbers; the
     relative change of y is (1 - y) times that. The sum adds u, and the quotient is rounded to `dtype`.
     """
+    return limit(sigmoid_error(value), value, dtype)
+
+
+def sigmoid_error(value: torch.Tensor) -> torch.Tensor:
+    """Return the largest error of y before its rounding to the output's type."""
     u = unit_roundoff("float32")
-    error = value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
-    return limit(error, value, dtype)
+    return value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
+
+
+def sigmoid_noise(value: torch.Tensor) -> Noise:
+    """Return the noise of the sigmoid. All errors may have one sign: those of an exponential function are its own."""
+    errors = sigmoid_error(value[sample(tuple(value.shape), value.device)])
+    return Noise(errors, torch.zeros_like(errors), len(errors))
 
 
 def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -90,7 +101,7 @@ class Sigmoid(Operation):
         (x,) = inputs
         for index in blocks(case.shape):
             value = torch.sigmoid(x[index].double())
-            yield Truth(index, value, sigmoid_limit(value, case.dtype))
+            yield Truth(index, value, sigmoid_limit(value, case.dtype), sigmoid_noise(value))
 
     def output_shape(self, case: Case) -> Shape:
         return case.shape

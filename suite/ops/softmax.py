@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import torch
 
-from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import EXP_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers, placement
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -26,14 +27,33 @@ def softmax_limit(x: torch.Tensor, value: torch.Tensor, count: int, dtype: str) 
     An exponential has the error of its argument, which is as large as x_j - max, and EXP_ULPS. The denominator has the
     errors of its terms, weighted by y, and those of the sum; the quotient may be a product with a reciprocal.
     """
+    relative, common = exponential_errors(x, value)
+    squares = value.square().sum(dim=1, keepdim=True)
+    common += denominator_variance(squares, x.shape[1]).sqrt() * deviations(count)
+    error = relative.add_(common).mul_(value).add_(EXP_ULPS * 2.0 * half_smallest("float32"))
+    return limit(error, value, dtype)
+
+
+def exponential_errors(x: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the largest relative errors of one sign: of each exponential, and of the quotient, common to a row."""
     u = unit_roundoff("float32")
     distance = (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)  # y is 0 where it is infinite
     relative = distance.add_(EXP_ULPS).mul_(2.0 * u)
-    common = (value * relative).sum(dim=1, keepdim=True) + 2.0 * u
-    squares = value.square().sum(dim=1, keepdim=True)
-    common += sum_variance(torch.ones_like(squares), squares, x.shape[1], None).sqrt() * deviations(count)
-    error = relative.add_(common).mul_(value).add_(EXP_ULPS * 2.0 * half_smallest("float32"))
-    return limit(error, value, dtype)
+    return relative, (value * relative).sum(dim=1, keepdim=True) + 2.0 * u
+
+
+def denominator_variance(squares: torch.Tensor, terms: int) -> torch.Tensor:
+    """Return the relative variance of a row's sum of exponentials. squares: the sum of the squares of its results."""
+    return sum_variance(torch.ones_like(squares), squares, longest_chain(terms), None)
+
+
+def softmax_noise(x: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+    """Return the noise of softmax: all results of a row have the error of one denominator."""
+    at = sample(tuple(value.shape), value.device)
+    relative, common = exponential_errors(x, value)
+    variance = denominator_variance(value.square().sum(dim=1), x.shape[1])
+    tiny = EXP_ULPS * 2.0 * half_smallest("float32")
+    return Noise(value[at] * (relative[at] + common[at[0], 0]) + tiny, value[at].square() * variance[at[0]], rows)
 
 
 def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -119,9 +139,9 @@ class Softmax(Operation):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
             value = torch.softmax(x, dim=1)
-            bound = softmax_limit(x, value, m * n, case.dtype)
+            bound, noise = softmax_limit(x, value, m * n, case.dtype), softmax_noise(x, value, m)
             del x
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import deviations, limit, sum_variance
+from suite.numerics.bounds import deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers, placement
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -21,8 +22,22 @@ from suite.problem.truth import Truth
 
 
 def sum_limit(value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str) -> torch.Tensor:
-    """Return the bound for sums of `terms` numbers in float32, in any order. squares: float64 sums of squares."""
-    return limit(sum_variance(value, squares, terms, None).sqrt_() * deviations(count), value, dtype)
+    """Return the bound for sums of `terms` numbers in float32, in any order but by chains of good length.
+
+    squares: float64 sums of squares.
+    """
+    variance = sum_variance(value, squares, longest_chain(terms), None)
+    return limit(variance.sqrt_() * deviations(count), value, dtype)
+
+
+def sum_truth(
+    index: tuple[slice, ...], value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str
+) -> Truth:
+    """Return the truth of sums of `terms` numbers, with their bound; see `sum_limit`."""
+    at = sample(tuple(value.shape), value.device)
+    variance = sum_variance(value[at], squares[at], longest_chain(terms), None).reshape(-1)
+    noise = Noise(torch.zeros_like(variance), variance, count)
+    return Truth(index, value, sum_limit(value, squares, terms, count, dtype), noise)
 
 
 def positive(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -119,7 +134,7 @@ class Sum(Operation):
                 piece = x[start : start + together].double()
                 value, squares = piece.sum(dim=1), piece.square_().sum(dim=1)
                 index = (slice(start, start + len(value)),)
-                yield Truth(index, value, sum_limit(value, squares, n, count, case.dtype))
+                yield sum_truth(index, value, squares, n, count, case.dtype)
             return
         value, squares = (torch.zeros(shape, dtype=torch.float64, device=x.device) for _ in range(2))
         over: tuple[int, ...] = (0, 1) if axis is None else (0,)
@@ -129,7 +144,7 @@ class Sum(Operation):
             squares += piece.square_().sum(dim=over)
         if value.numel() > 0:
             terms = m if axis == 0 else m * n
-            yield Truth((slice(0, n),) * len(shape), value, sum_limit(value, squares, terms, count, case.dtype))
+            yield sum_truth((slice(0, n),) * len(shape), value, squares, terms, count, case.dtype)
 
     def output_shape(self, case: Case) -> Shape:
         axis = self._axis(case)
