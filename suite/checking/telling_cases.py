@@ -22,6 +22,10 @@ class ProbeResult:
     reason: str = ""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
+    def then(self, more: ProbeResult) -> ProbeResult:
+        """Return the result of these cases, all of which passed, and of `more`."""
+        return ProbeResult((*self.passed, *more.passed), more.reason, more.diagnosis)
+
 
 def probe(
     function: Callable[..., Any],

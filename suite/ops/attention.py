@@ -14,7 +14,7 @@ from suite.core.errors import UsageError
 from suite.numerics.attention import attention_errors
 from suite.numerics.bounds import deviations, limit
 from suite.numerics.float8 import FLOAT8, scales
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DTYPES, OUTPUT_DTYPES
 from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
@@ -126,12 +126,7 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
 
 
 def rows_truth(
-    index: tuple[slice, ...],
-    value: torch.Tensor,
-    systematic: torch.Tensor,
-    variance: torch.Tensor,
-    case: Case,
-    output_dtype: str,
+    index: tuple[slice, ...], value: torch.Tensor, systematic: torch.Tensor, variance: torch.Tensor, case: Case
 ) -> Truth:
     """Return the truth of some rows of the output, with the bound that follows from their errors.
 
@@ -139,7 +134,9 @@ def rows_truth(
     exponential may have one sign, and float8's sums lose in one direction: averages have no narrower bound there.
     """
     b, h, _, s_q, _, d = case.shape
-    bound = limit(systematic + variance.sqrt() * deviations(b * h * s_q * d), value, output_dtype)
+    bound = limit(
+        systematic + variance.sqrt() * deviations(b * h * s_q * d), value, OUTPUT_DTYPES.get(case.dtype, case.dtype)
+    )
     if case.dtype not in ("float16", "bfloat16"):
         return Truth(index, value, bound)
     at = sample(tuple(value.shape), value.device)
@@ -169,6 +166,10 @@ class Attention(Operation):
         TellingCase("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
         TellingCase("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
         TellingCase("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
+    )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 2, 1, 40, 8200, 64)),
+        TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
@@ -313,7 +314,7 @@ class Attention(Operation):
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
                     value[at], systematic[at], variance[at] = self._rows_truth(*operands, start, case, finite_v)
             index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
-            yield rows_truth(index, value, systematic, variance, case, self.output_dtype(case))
+            yield rows_truth(index, value, systematic, variance, case)
             del value, systematic, variance
 
     def _heads(self, case: Case) -> int:

@@ -23,13 +23,7 @@ from suite.numerics.bounds import (
 )
 from suite.numerics.formats import DTYPES, unit_roundoff
 from suite.numerics.noise import Noise, sample
-from suite.ops.attention import (
-    SM_SCALE,
-    Attention,
-    large_scores,
-    minus_infinity,
-    stored_bshd,
-)
+from suite.ops.attention import SM_SCALE, Attention, large_scores, minus_infinity, stored_bshd
 from suite.problem import family, numbers, outputs
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -251,6 +245,10 @@ class AttentionGrad(Attention):
         TellingCase("sm_scale", (1, 2, 1, 33, 70, 64), "sm_scale"),
         TellingCase("transposed", (1, 2, 1, 33, 70, 64), "transposed"),
         TellingCase("large_logits", (1, 2, 1, 33, 70, 64), "large_logits"),
+    )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 2, 1, 24, 2056, 64)),
+        TellingCase("many_queries", (1, 1, 1, 2056, 24, 64)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 2, 1, 33, 1, 64), (1, 1, 1, 130, 67, 128))
     families: ClassVar = {

@@ -87,6 +87,10 @@ class Conv2d(Operation):
         TellingCase("strided", ODD, "strided"),
         TellingCase("nan", ODD, "nan"),
     )
+    large = (
+        TellingCase("large", (1, 6, 5, 1032, 40, 3, 3, 1, 1)),
+        TellingCase("many_pixels", (1, 190, 190, 8, 9, 3, 3, 1, 1)),
+    )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),
         (1, 13, 11, 16, 17, 3, 3, 2, 1),

@@ -134,6 +134,10 @@ class LinearSigmoid(Operation):
         TellingCase("saturated", (80, 72, 64), "saturated"),
         TellingCase("nan", (80, 72, 64), "nan"),
     )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (40, 72, 16_392)),
+        TellingCase("many_rows", (70_001, 9, 8)),
+    )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
     families: ClassVar[dict[str, Family]] = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),

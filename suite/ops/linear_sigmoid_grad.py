@@ -122,6 +122,10 @@ class LinearSigmoidGrad(LinearSigmoid):
         TellingCase("strided", (80, 72, 64), "strided"),
         TellingCase("saturated", (80, 72, 64), "saturated"),
     )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (40, 72, 4104)),
+        TellingCase("many_rows", (70_001, 9, 8)),
+    )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
     families: ClassVar = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),

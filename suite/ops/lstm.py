@@ -152,6 +152,10 @@ class Lstm(Operation):
         TellingCase("strong", ODD, "strong"),
         TellingCase("nan", ODD, "nan"),
     )
+    large = (
+        TellingCase("large", (3, 4, 520, 520)),
+        TellingCase("long", (200, 2, 8, 16)),
+    )
     ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (0, 2, 3, 4), (2, 17, 9, 40), (1, 3, 5, 130))
     families: ClassVar = {
         "normal": Family("normal numbers, weights over the square root of their columns; default sizes", drawn()),

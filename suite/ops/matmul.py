@@ -167,6 +167,10 @@ class Matmul(Operation):
         TellingCase("infinity", (144, 80, 64), "infinity"),
         TellingCase("nan", (144, 80, 64), "nan"),
     )
+    large = (
+        TellingCase("large", (40, 72, 16_392)),
+        TellingCase("many_rows", (70_001, 9, 8)),
+    )
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
     dtypes_beyond = (FLOAT8,)
     families: ClassVar = add_float8(

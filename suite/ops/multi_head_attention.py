@@ -86,6 +86,10 @@ class MultiHeadAttention(Operation):
         TellingCase("transposed", (1, 33, 128, 2), "transposed"),
         TellingCase("large_logits", (1, 33, 128, 2), "large_logits"),
     )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 24, 1024, 8)),
+        TellingCase("long", (1, 1032, 64, 1)),
+    )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
     families: ClassVar = {
         "normal": Family("random normal numbers; the operation's default sizes", LAYER),

@@ -89,6 +89,10 @@ class RmsNorm(Operation):
         TellingCase("small", (9, 136), "small"),
         TellingCase("nan", (9, 136), "nan"),
     )
+    large = (
+        TellingCase("large", (4, 131_072)),
+        TellingCase("many_rows", (70_001, 9)),
+    )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),

@@ -14,6 +14,7 @@ from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
+from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
 from suite.problem.telling_case import TellingCase
@@ -59,6 +60,13 @@ def large_magnitudes(shape: Shape, case: Case, source: torch.Generator) -> torch
     return torch.where(torch.rand(shape, generator=source, device=source.device) < 0.5, drawn, x)
 
 
+def whole_range(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Numbers from the logarithm of the smallest normal number up to 16, where the sigmoid is nearly 1."""
+    low = MIN_EXPONENT[case.dtype] * math.log(2.0)
+    drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
+    return (low + 1.0 + drawn * (15.0 - low)).to(numbers.dtype_of(case))
+
+
 class Sigmoid(Operation):
     rank = 30
     name = "sigmoid"
@@ -74,6 +82,7 @@ class Sigmoid(Operation):
         TellingCase("infinity", (1025,), "infinity"),
         TellingCase("nan", (1025,), "nan"),
     )
+    large = (TellingCase("large", (2**21 + 5,), "range"),)
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {
         "normal": family.normal(),
@@ -84,6 +93,11 @@ class Sigmoid(Operation):
         "broadcast": family.broadcast((1025,)),
         "subnormal": family.subnormal((1025,), values=numbers.per_operand(small_results)),
         "largest": family.large((1025,), values=numbers.per_operand(large_magnitudes)),
+        "range": Family(
+            "results from the smallest normal number to 1, each exponent as often",
+            numbers.per_operand(whole_range),
+            shapes=((1025,),),
+        ),
         "signed_zero": family.signed_zero((1025,)),
         "infinity": family.infinity((1025,)),
         "nan": family.nan((1025,)),

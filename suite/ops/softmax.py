@@ -97,6 +97,10 @@ class Softmax(Operation):
         TellingCase("shifted", (9, 136), "shifted"),
         TellingCase("nan", (9, 136), "nan"),
     )
+    large = (
+        TellingCase("large", (4, 131_072)),
+        TellingCase("many_rows", (70_001, 9)),
+    )
     ragged = ((1, 1), (5, 257), (33, 64), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),

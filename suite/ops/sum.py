@@ -55,7 +55,7 @@ def cancelling(shape: Shape, case: Case, source: torch.Generator) -> torch.Tenso
     return drawn
 
 
-def large(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+def large_numbers(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Large numbers of one sign, with no partial sum that overflows float32."""
     room = 4.0 if case.dtype == "float16" else 2.0 ** (shape[0] * shape[1]).bit_length()
     drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
@@ -79,6 +79,10 @@ class Sum(Operation):
         TellingCase("subnormal", (9, 136), "subnormal"),
         TellingCase("nan", (9, 136), "nan"),
     )
+    large = (
+        TellingCase("large", (2051, 2049)),
+        TellingCase("large_columns", (70_001, 9), options={"axis": "0"}),
+    )
     ragged = ((1, 1), (5, 257))
     families: ClassVar = {
         "normal": family.normal(),
@@ -90,7 +94,7 @@ class Sum(Operation):
         "offset": family.offset((9, 136)),
         "broadcast": family.broadcast((9, 136)),
         "subnormal": family.subnormal((9, 136)),
-        "largest": family.large((9, 136), values=numbers.per_operand(large)),
+        "largest": family.large((9, 136), values=numbers.per_operand(large_numbers)),
         "infinity": family.infinity((9, 136)),
         "nan": family.nan((9, 136)),
         "cancellation": family.cancellation((9, 136), values=numbers.per_operand(cancelling)),

@@ -85,11 +85,11 @@ def test_each_result_of_a_tuple_has_statistics_of_its_own() -> None:
     assert judge_draw(value.bfloat16(), problem, 0).reason.startswith("scale of dk: all are 0.0")
 
 
-@pytest.mark.parametrize("name", ["sum", "softmax", "rms_norm", "layer_norm", "matmul", "linear_sigmoid", "sigmoid"])
+@pytest.mark.parametrize("name", ["sum", "softmax", "rms_norm", "layer_norm", "matmul", "sigmoid"])
 def test_a_type_of_fewer_bits_in_between_is_refused_in_16_bits(name: str) -> None:
     """A rounding to float16 in front of the rounding to bfloat16 changes some results by one ulp, and no more."""
     op = ops.get(name)
-    shape = {"sigmoid": (20_000,), "matmul": (128, 128, 64), "linear_sigmoid": (128, 128, 64)}.get(name, (160, 264))
+    shape = {"sigmoid": (20_000,), "matmul": (128, 128, 64)}.get(name, (160, 264))
     options = {"axis": "1"} if name == "sum" else {}
     problem = Problem(op.case((4000, 16) if name == "sum" else shape, "bfloat16", **options), 0, CPU)
     value = torch.cat([truth.value for truth in problem.truth(0)])
