@@ -217,6 +217,8 @@ class Session:
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
+        from suite import frameworks
+
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
         result = self.external.probe(reference, problems, EXTERNAL_FACTOR * TELLING_REPEAT_S, request.timeout_s)
