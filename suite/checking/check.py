@@ -58,6 +58,8 @@ class CheckResult:
     """Largest error over its bound; above 1 is wrong."""
     max_ulp: float = math.inf
     max_rel: float = math.inf
+    rms: float = math.inf
+    """Root mean square error of the least accurate result."""
     deterministic: str = ""
     """`yes` or `no`; empty if a refusal left fewer than two results to compare."""
     diagnosis: str = ""
@@ -146,6 +148,7 @@ def check_calls(
         error_ratio=max(verdict.error_ratio for verdict in verdicts),
         max_ulp=max(verdict.max_ulp for verdict in verdicts),
         max_rel=max(verdict.max_rel for verdict in verdicts),
+        rms=max(verdict.rms for verdict in verdicts),
         deterministic="yes" if another is None else "no",
         diagnosis=diagnosis.text,
         error_map=diagnosis.error_map,

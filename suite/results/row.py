@@ -183,6 +183,10 @@ class Row:
         "device_us of the best public kernel library's row / this row's; empty if none was timed"
     )
     peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
+    rms: float | None = _column("root mean square error of the checked result")
+    error_vs_vendor: float | None = _column(
+        "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
+    )
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
