@@ -23,8 +23,6 @@ Position = Callable[[tuple[int, ...]], str]
 Results = Sequence[tuple[str, int]]
 """The name of each result of a call and the index in the output at which it begins."""
 ONE_RESULT: Results = (("", 0),)
-INFINITE = (math.inf, math.inf, math.inf, math.inf)
-"""The errors of a result that cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Verdict:
     error_ratio: float
     max_ulp: float
     max_rel: float
-    rms: float
     reason: str = ""
+    rms: float = 0.0
 
 
 def judge(
@@ -93,9 +91,7 @@ def judge_together(
                 total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, dtype)
         del truth  # frees its memory for the next piece
     return [
-        Verdict(False, math.inf, math.inf, math.inf, math.inf, refusal)
-        if refusal is not None
-        else _verdict(output, total, results)
+        refused(refusal) if refusal is not None else _verdict(output, total, results)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True)
     ]
 
@@ -114,11 +110,16 @@ def _verdict(output: torch.Tensor, total: Tally, results: Results) -> Verdict:
     rms = math.sqrt(total.squares / total.judged) if total.judged else 0.0
     if total.wrong:
         reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
-        return Verdict(False, total.ratio, total.ulp, max_rel, rms, reason)
+        return Verdict(False, total.ratio, total.ulp, max_rel, reason, rms)
     found = [each.judge(len(results)) for each in total.aggregates]
     ratio, reason = max(found)
     name = results[found.index((ratio, reason))][0]
-    return Verdict(ratio <= 1.0, max(total.ratio, ratio), total.ulp, max_rel, rms, reason and named(reason, name))
+    return Verdict(ratio <= 1.0, max(total.ratio, ratio), total.ulp, max_rel, reason and named(reason, name), rms)
+
+
+def refused(reason: str) -> Verdict:
+    """Return the verdict on a result that cannot be compared."""
+    return Verdict(False, math.inf, math.inf, math.inf, reason, math.inf)
 
 
 def named(reason: str, name: str) -> str:

@@ -82,7 +82,8 @@ class DeviceRun:
         """The rows of one case, in the order of the job's implementations."""
         rows = self._check_all(job, case, progress)
         set_error_vs_vendor(rows)
-        progress.store(rows)
+        if any(row.error_vs_vendor is not None for row in rows):
+            progress.store(rows)
         if self.options.timed:
             agreeing = [row for row in rows if row.status is Status.OK and row.execution is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
