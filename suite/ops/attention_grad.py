@@ -75,7 +75,7 @@ def pairs(
        logarithm of the sum: twice the variance of attention's. The errors of the sum, of its logarithm and of the
        rounded value are common to a row.
     2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: from p, from its rounding to 16 bits, from
-       the sum over the keys, and from the output's rounding.
+       the sum over the keys, and from the output's rounding. As a row's sum of p dp it has that of the logarithm too.
     3. In 16 bits p and ds are rounded to the inputs' type before they enter a product; dp may be too.
     4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0.
     """
@@ -110,7 +110,7 @@ def pairs(
         p_variance += rounding_variance(p, dtype, exact)
         ds_variance += rounding_variance(ds, dtype, exact, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
         o_variance += rounding_variance(o, dtype)
-    delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True)
+    delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True) + delta.square() * exponent
     delta_variance += (do.square() * o_variance).sum(dim=-1, keepdim=True)
     delta_variance += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None)
     delta_variance += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None)
