@@ -63,7 +63,11 @@ class Weighted:
 
 @dataclass
 class Squares:
-    """The sum of squared errors in units of ulp^2, and the sums that its bound needs."""
+    """The sum of squared errors, and the sums that its bound needs.
+
+    The unit is the square of a result's own deviation plus an ulp: all results count, those near 0 too, and a change by
+    one ulp is at most 1.
+    """
 
     total: float = 0.0
     expected: float = 0.0
@@ -75,8 +79,9 @@ class Squares:
     count: int = 0
 
     def add(self, errors: Errors) -> None:
-        unit = errors.ulp.square()
-        terms = (errors.variance + errors.systematic.square()) / unit
+        before = errors.variance + errors.systematic.square()
+        unit = before + errors.ulp.square()
+        terms = before / unit
         self.total += float((errors.error.square() / unit).sum())
         self.expected += float(terms.sum())
         self.largest = max(self.largest, float(terms.max()))
@@ -140,7 +145,7 @@ class Aggregate:
             words = f"all are {abs(each.total) / reference:.2g} {unit} too {direction} on average"
             found.append((abs(each.total) / bound, f"{kind}: {words}, at most {bound / reference:.2g} is right"))
         squares, bound = self.squares.total / self.squares.count, self.squares.bound(self.independent, many)
-        words = f"the root mean square error is {math.sqrt(squares):.2g} ulp beside the rounded truth"
+        words = f"the root mean square error is {math.sqrt(squares):.2g} of an ulp and a deviation"
         limit = math.sqrt(bound / self.squares.count)
         found.append((math.sqrt(self.squares.total / bound), f"spread: {words}, at most {limit:.2g} is right"))
         ratio, reason = max(found)

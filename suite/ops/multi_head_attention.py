@@ -63,14 +63,14 @@ def weights_transposed(operand: torch.Tensor, position: int) -> torch.Tensor:
 
 
 def token_noise(systematic: torch.Tensor, variance: torch.Tensor, case: Case) -> Noise | None:
-    """Return the noise of some rows in 16 bits, from the roundings of each token's q, k, v and o.
+    """Return the noise of some rows in 16 bits, from the roundings of each token's q, k, v and o in a head.
 
     In float32 the errors of the exponential may have one sign: averages have no narrower bound there.
     """
     if case.dtype == "float32":
         return None
     at = sample((1, *systematic.shape), systematic.device)[1:]
-    return Noise(systematic[at], variance[at], case["B"] * case["S"])
+    return Noise(systematic[at], variance[at], case["B"] * case["S"] * case["H"])
 
 
 class MultiHeadAttention(Operation):
@@ -87,7 +87,7 @@ class MultiHeadAttention(Operation):
         TellingCase("large_logits", (1, 33, 128, 2), "large_logits"),
     )
     large: ClassVar[tuple[TellingCase, ...]] = (
-        TellingCase("large", (1, 24, 1024, 8)),
+        TellingCase("large", (1, 12, 2048, 16)),
         TellingCase("long", (1, 1032, 64, 1)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
