@@ -66,7 +66,12 @@ def linear_sigmoid_noise(z_errors: Logits, value: torch.Tensor, independent: int
     shift, rounding = z_errors.shift[at], z_errors.rounding[at]
     variance = z_errors.variance[at] + rounding.square() / 3.0
     slope = value[at] * (1.0 - value[at])
-    systematic = slope * shift + sigmoid_error(value[at]) + 0.05 * (variance + shift.square())
+    systematic = (
+        slope * shift
+        + sigmoid_error(value[at])
+        + value[at] * unit_roundoff("float32")
+        + 0.05 * (variance + shift.square())
+    )
     return Noise(systematic, slope.square() * variance, independent)
 
 

@@ -25,7 +25,8 @@ def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the bound for y = 1 / (1 + exp(-x)) computed in float32. value: y, float64.
 
     The exponential has an error of EXP_ULPS, each at most 2u of its value, or of the spacing of subnormal numbers; the
-    relative change of y is (1 - y) times that. The sum adds u, and a reciprocal of one ulp another u.
+    relative change of y is (1 - y) times that. The sum adds u. A reciprocal of one ulp is within the
+    margin: its errors are at most 0.9 of the bound.
     """
     return limit(sigmoid_error(value), value, dtype)
 
@@ -33,12 +34,13 @@ def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
 def sigmoid_error(value: torch.Tensor) -> torch.Tensor:
     """Return the largest error of y before its rounding to the output's type."""
     u = unit_roundoff("float32")
-    return value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + 2.0 * u) + EXP_ULPS * 2.0 * half_smallest("float32")
+    return value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
 
 
 def sigmoid_noise(value: torch.Tensor) -> Noise:
     """Return the noise of the sigmoid. All errors may have one sign: those of an exponential function are its own."""
-    errors = sigmoid_error(value[sample(tuple(value.shape), value.device)])
+    sampled = value[sample(tuple(value.shape), value.device)]
+    errors = sigmoid_error(sampled) + sampled * unit_roundoff("float32")  # the last for a reciprocal of one ulp
     return Noise(errors, torch.zeros_like(errors), len(errors))
 
 
