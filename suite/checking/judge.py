@@ -1,4 +1,4 @@
-"""The verdict on an output: it agrees if every element is within its error bound of the truth.
+"""The verdict on an output: it agrees if every element is within its error bound of the truth, and so are statistics.
 
 NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
 become an infinity of its sign. Zeros of either sign are equal. Integers are compared exactly: their bound is 0.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from suite.checking.aggregate import Aggregate
 from suite.core.errors import SuiteError
 from suite.numerics.formats import max_finite, ulp
 from suite.problem.outputs import located
@@ -19,6 +20,9 @@ from suite.problem.truth import Truth
 
 Position = Callable[[tuple[int, ...]], str]
 """Turns an index of the output into words."""
+Results = Sequence[tuple[str, int]]
+"""The name of each result of a call and the index in the output at which it begins."""
+ONE_RESULT: Results = (("", 0),)
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,9 @@ class Verdict:
 
     agrees: no element is wrong. error_ratio: the largest error over its bound; above 1 is wrong, infinite where NaN,
     infinities or the form differ. max_ulp: the largest error in units in the last place of the output's type at the
-    truth. max_rel: the largest error over the largest magnitude of the truth. reason: the first error in words, after
-    its kind: type, shape, dtype, device, strides, not finite, value.
+    truth. max_rel: the largest error over the largest magnitude of the truth. rms: the root mean square error. reason:
+    the first error in words, after its kind: type, shape, dtype, device, strides, not finite, value; or a statistic of
+    all elements, after its kind: scale, mean, spread (`suite/checking/aggregate.py`).
     """
 
     agrees: bool
@@ -36,6 +41,7 @@ class Verdict:
     max_ulp: float
     max_rel: float
     reason: str = ""
+    rms: float = 0.0
 
 
 def judge(
@@ -46,16 +52,19 @@ def judge(
     dtype: str,
     device: torch.device | None = None,
     position: Position = located,
+    results: Results = ONE_RESULT,
 ) -> Verdict:
     """Compare an output with the truth.
 
     truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
-    where the output must be; None for anywhere. position: turns an index into words. An output of another form is
-    wrong, and its elements are not compared.
+    where the output must be; None for anywhere. position: turns an index into words. results: the results that the
+    output joins. An output of another form is wrong, and its elements are not compared.
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
-    return judge_together([output], truths, shape=shape, dtype=dtype, device=device, position=position)[0]
+    return judge_together(
+        [output], truths, shape=shape, dtype=dtype, device=device, position=position, results=results
+    )[0]
 
 
 def judge_together(
@@ -66,31 +75,56 @@ def judge_together(
     dtype: str,
     device: torch.device | None = None,
     position: Position = located,
+    results: Results = ONE_RESULT,
 ) -> list[Verdict]:
     """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
 
     An output on another device is copied to the device of the truth, a piece at a time.
     """
     refusals = [_misfit(output, shape, dtype, device) for output in outputs]
-    totals = [Tally() for _ in outputs]
+    totals = [Tally(aggregates=[Aggregate() for _ in results]) for _ in outputs]
     for truth in truths:
+        which = _result_of(truth, results)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
                 total.add(_judge_piece(output, truth, dtype, position))
+                total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, dtype)
         del truth  # frees its memory for the next piece
     return [
-        Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
+        refused(refusal) if refusal is not None else _verdict(output, total, results)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True)
     ]
 
 
-def _verdict(output: torch.Tensor, total: Tally) -> Verdict:
+def _result_of(truth: Truth, results: Results) -> int:
+    """Return the position of the result to which a piece of the truth belongs."""
+    begin = (truth.index[0].start or 0) if truth.index else 0
+    return max(i for i, (_, start) in enumerate(results) if start <= begin)
+
+
+def _verdict(output: torch.Tensor, total: Tally, results: Results) -> Verdict:
     """Return the verdict on an output whose elements have all been counted."""
     if total.judged != output.numel():
         raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
     max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
-    reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
-    return Verdict(total.wrong == 0, total.ratio, total.ulp, max_rel, reason)
+    rms = math.sqrt(total.squares / total.judged) if total.judged else 0.0
+    if total.wrong:
+        reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
+        return Verdict(False, total.ratio, total.ulp, max_rel, reason, rms)
+    found = [each.judge(len(results)) for each in total.aggregates]
+    ratio, reason = max(found)
+    name = results[found.index((ratio, reason))][0]
+    return Verdict(ratio <= 1.0, max(total.ratio, ratio), total.ulp, max_rel, reason and named(reason, name), rms)
+
+
+def refused(reason: str) -> Verdict:
+    """Return the verdict on a result that cannot be compared."""
+    return Verdict(False, math.inf, math.inf, math.inf, reason, math.inf)
+
+
+def named(reason: str, name: str) -> str:
+    """Name the result in the reason of a statistic, if a call returns several."""
+    return reason.replace(": ", f" of {name}: ", 1) if name else reason
 
 
 @dataclass
@@ -105,12 +139,17 @@ class Tally:
     magnitude: float = 0.0
     reason: str = ""
     """Description of the element with the largest ratio."""
+    squares: float = 0.0
+    """Sum of the squared errors."""
+    aggregates: list[Aggregate] = field(default_factory=list)
+    """The statistics of each result."""
 
     def add(self, other: Tally) -> None:
         if other.ratio > self.ratio:
             self.reason = other.reason
         self.judged += other.judged
         self.wrong += other.wrong
+        self.squares += other.squares
         for name in ("ratio", "ulp", "error", "magnitude"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
@@ -130,6 +169,7 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
     else:
         error, ratios, known = _errors(piece, truth, dtype)
     found = Tally(judged=error.numel(), ratio=float(ratios.max()), error=float(error.max()))
+    found.squares = float(torch.linalg.vector_norm(error)) ** 2
     if found.ratio > 1.0:
         found.wrong = int((ratios > 1.0).sum())
         found.reason = _describe(ratios, output, truth, position)

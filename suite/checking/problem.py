@@ -65,6 +65,12 @@ class Problem:
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
         return self.op.output_shapes(self.case)
 
+    @property
+    def results(self) -> tuple[tuple[str, int], ...]:
+        """The name of each result and the index in the joined output at which it begins."""
+        names = self.op.outputs or ("",)
+        return tuple(zip(names, outputs.starts(self.output_shapes), strict=True))
+
     def position(self, at: tuple[int, ...]) -> str:
         """Turn an index of the result into words."""
         shapes = map(outputs.judged_shape, self.output_shapes, self.output_dtypes)

@@ -27,6 +27,11 @@ class ProbeResult:
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     not_covered: Mapping[str, str] = field(default_factory=dict)
 
+    def then(self, more: ProbeResult) -> ProbeResult:
+        """Return the result of these cases, all of which passed, and of `more`."""
+        declined = {**self.not_covered, **more.not_covered}
+        return ProbeResult((*self.passed, *more.passed), more.reason, more.diagnosis, declined)
+
 
 def probe(
     function_for: Callable[[Case], Callable[..., Any]],

@@ -257,7 +257,9 @@ class TimedInputs:
         problem = self._problem
         truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
         shape, dtype = problem.output_shape, problem.output_dtype
-        verdicts = judge_together(outputs, truth, shape=shape, dtype=dtype, position=problem.position)
+        verdicts = judge_together(
+            outputs, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results
+        )
         return [verdict.reason for verdict in verdicts]
 
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:

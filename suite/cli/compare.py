@@ -134,12 +134,10 @@ def compare(
     if once:
         return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
-    _compare(
-        selection, own, options, _parameters(context, selection), _folder(where, out, publish), shown, resumed=resume
-    )
+    _compare(selection, own, options, _given(context, selection), _folder(where, out, publish), shown, resumed=resume)
 
 
-def _parameters(context: typer.Context, selection: Selection) -> dict[str, Any]:
+def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
     """The command's parameters as they are kept with the results."""
     return {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
 

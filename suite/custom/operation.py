@@ -193,4 +193,4 @@ class CustomOperation(Operation):
         limit = truth.allowed(self.program, case, inputs, value, forms)
         weak = truth.weakness(self.program, case, inputs, value, limit, forms)
         for index, dtype in pieces(forms, tuple(value.shape)):
-            yield Truth(index, value[index], limit[index], dtype, weak)
+            yield Truth(index, value[index], limit[index], dtype=dtype, weak=weak)

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
-from suite.numerics.attention import attention_limit
-from suite.numerics.bounds import rounding_limit
+from suite.numerics.attention import attention_errors
+from suite.numerics.bounds import deviations, limit
 from suite.numerics.float8 import FLOAT8, scales
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DTYPES, OUTPUT_DTYPES
+from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -124,6 +125,24 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
     return found[[each // group - first for each in range(heads.start, heads.stop)]]
 
 
+def rows_truth(
+    index: tuple[slice, ...], value: torch.Tensor, systematic: torch.Tensor, variance: torch.Tensor, case: Case
+) -> Truth:
+    """Return the truth of some rows of the output, with the bound that follows from their errors.
+
+    In 16 bits, the weights' roundings are those of a row, so rows are independent. In float32 the errors of the
+    exponential may have one sign, and float8's sums lose in one direction: averages have no narrower bound there.
+    """
+    b, h, _, s_q, _, d = case.shape
+    bound = limit(
+        systematic + variance.sqrt() * deviations(b * h * s_q * d), value, OUTPUT_DTYPES.get(case.dtype, case.dtype)
+    )
+    if case.dtype not in ("float16", "bfloat16"):
+        return Truth(index, value, bound)
+    at = sample(tuple(value.shape), value.device)
+    return Truth(index, value, bound, Noise(systematic[at], variance[at], b * h * s_q))
+
+
 def add_float8(families: dict[str, Family]) -> dict[str, Family]:
     """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
     without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted")
@@ -147,6 +166,10 @@ class Attention(Operation):
         TellingCase("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
         TellingCase("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
         TellingCase("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
+    )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 2, 1, 40, 8200, 64)),
+        TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
@@ -276,7 +299,9 @@ class Attention(Operation):
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
-            value, bound = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
+            value, systematic, variance = (
+                torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(3)
+            )
             for head in range(first, heads.stop, at_once):
                 several = slice(head, min(head + at_once, heads.stop))
                 k, v = (
@@ -287,9 +312,10 @@ class Attention(Operation):
                     q = inputs[0][batch, several, start : start + rows].double() * scale_q
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
-                    value[at], bound[at] = self._rows_truth(*operands, start, case, finite_v)
-            yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
-            del value, bound
+                    value[at], systematic[at], variance[at] = self._rows_truth(*operands, start, case, finite_v)
+            index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
+            yield rows_truth(index, value, systematic, variance, case)
+            del value, systematic, variance
 
     def _heads(self, case: Case) -> int:
         """Return the number of heads judged together, which fill one block of the output."""
@@ -311,17 +337,18 @@ class Attention(Operation):
 
     def _rows_truth(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the exact output rows of `q`, which begin at query `start`, and their bound; for one head or several.
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the exact output rows of `q`, which begin at query `start`, their systematic errors and variances.
+
+        One head or several.
 
         finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
         """
-        b, h, _, s_q, s_k, d = case.shape
+        s_q, s_k, d = case.shape[3:]
         last_row = start + q.shape[-2]
         seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # keys up to the last visible
         if seen == 0 or d == 0:
-            zeros = torch.zeros_like(q)
-            return zeros, rounding_limit(zeros, self.output_dtype(case))
+            return torch.zeros_like(q), torch.zeros_like(q), torch.zeros_like(q)
         k, v = k[..., :seen, :], v[..., :seen, :]
         q = q * SM_SCALE if case.inputs == "sm_scale" else q / math.sqrt(d)
         scores = q @ k.mT
@@ -336,24 +363,16 @@ class Attention(Operation):
         # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
         finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
         value = p @ finite
-        bound = attention_limit(
-            value,
-            p,
-            scores,
-            q.square() @ k.square().mT,
-            finite,
-            head_dim=d,
-            terms=s_k,
-            count=b * h * s_q * d,
-            dtype=case.dtype,
+        systematic, variance = attention_errors(
+            value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=s_k, dtype=case.dtype
         )
         if finite_v:
-            return value, bound
+            return value, systematic, variance
         odd = ~v.isfinite()
         for key in odd.any(dim=1).nonzero().flatten().tolist():
             product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
             value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
-        return value, bound
+        return value, systematic, variance
 
     def output_shape(self, case: Case) -> Shape:
         return (case["B"], case["H"], case["S_q"], case["D"])

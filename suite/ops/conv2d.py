@@ -10,7 +10,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES
-from suite.ops.matmul import matmul_limit
+from suite.ops.matmul import matmul_limit, product_noise
 from suite.problem import family, numbers, shape
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
 from suite.problem.case import Case
@@ -86,6 +86,10 @@ class Conv2d(Operation):
         TellingCase("channels_first", ODD, "channels_first"),
         TellingCase("strided", ODD, "strided"),
         TellingCase("nan", ODD, "nan"),
+    )
+    large = (
+        TellingCase("large", (1, 6, 5, 1032, 40, 3, 3, 1, 1)),
+        TellingCase("many_pixels", (1, 190, 190, 8, 9, 3, 3, 1, 1)),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),
@@ -176,8 +180,9 @@ class Conv2d(Operation):
                 value, spread_squared = products(x, weight, span, q, case["stride"])
                 terms = math.prod(weight.shape[1:])
                 bound = matmul_limit(value, spread_squared, terms, n * p * q * k, case.dtype, case.precision)
+                noise = product_noise(value, spread_squared, (n * p * q, k, terms), case.dtype, case.precision)
                 del spread_squared
-                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound)
+                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound, noise)
                 del value, bound
 
     def _judged_at_once(self, case: Case) -> tuple[int, int]:

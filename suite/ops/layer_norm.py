@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -20,6 +21,8 @@ from suite.problem.truth import Truth
 
 EPS = 1e-5
 """PyTorch's default."""
+FACTORS = (3.0 + 2.0) / 2.0 + RSQRT_ULPS * 2.0 + 3.0
+"""Largest error of one sign of all factors, in units of u: squares, division and eps by half, root, the rest."""
 
 
 def layer_norm_limit(
@@ -41,22 +44,40 @@ def layer_norm_limit(
        root halves that, and adds RSQRT_ULPS. E[x^2] - mean^2 would add cancellation, which the bound excludes.
     3. The difference has the mean's error and a rounding; two products and a sum follow.
     """
-    u = unit_roundoff("float32")
-    n = x.shape[1]
-    sigmas = deviations(count)
-    mean = x.mean(dim=1, keepdim=True)
-    sum_error = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
-    mean_error = sum_error.sqrt() * (sigmas / n) + mean.abs() * u
-
-    squares = centered.square()
-    total = squares.sum(dim=1, keepdim=True)
-    spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    squares_error = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
-    relative = (squares_error + (mean_error * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
-
+    u, sigmas = unit_roundoff("float32"), deviations(count)
+    mean_variance, squares_variance = row_variances(x, centered)
+    mean_error = mean_variance.sqrt() * sigmas + x.mean(dim=1, keepdim=True).abs() * u
+    relative = (squares_variance.sqrt() * sigmas + (mean_error * scale).square()) / 2.0 + FACTORS * u
     factor = scale * weight.abs()
     error = centered.abs() * factor * relative + factor * mean_error + value.abs() * u
     return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
+
+
+def row_variances(x: torch.Tensor, centered: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the variance of each row's mean, and the relative one of its sum of squared differences; (rows, 1)."""
+    n = x.shape[1]
+    sums = x.sum(dim=1, keepdim=True)
+    mean_variance = sum_variance(sums, x.square().sum(dim=1, keepdim=True), longest_chain(n), None) / n**2
+    squares = centered.square()
+    total = squares.sum(dim=1, keepdim=True)
+    spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
+    return mean_variance, sum_variance(torch.ones_like(spread), spread, longest_chain(n), None)
+
+
+def layer_norm_noise(
+    x: torch.Tensor, centered: torch.Tensor, scale: torch.Tensor, weight: torch.Tensor, value: torch.Tensor, rows: int
+) -> Noise:
+    """Return the noise of the results: those of a row have the errors of one mean and of one variance."""
+    at = sample(tuple(value.shape), value.device)
+    u, row = unit_roundoff("float32"), at[0]
+    mean_variance, squares_variance = (each[row, 0] for each in row_variances(x, centered))
+    shift = x.mean(dim=1)[row].abs() * u
+    factor = scale[row, 0] * weight[at[1]].abs()
+    size = centered[at].abs() * factor
+    relative = (mean_variance + shift.square()) * scale[row, 0].square() / 2.0 + FACTORS * u
+    systematic = size * relative + factor * shift + value[at].abs() * u
+    systematic += half_smallest("float32") * (factor + weight[at[1]].abs() + 1.0)
+    return Noise(systematic, size.square() * squares_variance / 4.0 + factor.square() * mean_variance, rows)
 
 
 def shifted(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -92,6 +113,10 @@ class LayerNorm(Operation):
         TellingCase("shifted", (9, 136), "shifted"),
         TellingCase("constant", (9, 136), "constant"),
         TellingCase("nan", (9, 136), "nan"),
+    )
+    large = (
+        TellingCase("large", (16, 131_072)),
+        TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -143,8 +168,9 @@ class LayerNorm(Operation):
             scale = centered.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
             value = centered * scale * weight + bias
             bound = layer_norm_limit(x, centered, scale, weight, value, m * n, case.dtype)
+            noise = layer_norm_noise(x, centered, scale, weight, value, m)
             del x, centered
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

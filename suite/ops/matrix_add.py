@@ -36,6 +36,7 @@ class MatrixAdd(Operation):
         TellingCase("infinity", (1031, 33), "infinity"),
         TellingCase("nan", (1031, 33), "nan"),
     )
+    large = (TellingCase("large", (2051, 2049)),)
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
     families: ClassVar = {
         "normal": family.normal(),

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -20,6 +21,8 @@ from suite.problem.truth import Truth
 
 EPS = 1e-6
 """Value that the models with this normalization use."""
+FACTORS = 1.0 + RSQRT_ULPS * 2.0 + 2.0
+"""Largest error of one sign of all factors, in units of u: division and eps by half, the root, two products."""
 
 
 def rms_norm_limit(
@@ -31,14 +34,30 @@ def rms_norm_limit(
     of the squares and of the sum, and u each from the division and the sum with eps. The root halves that, and adds
     RSQRT_ULPS. Two products follow, one of which may be subnormal.
     """
-    u = unit_roundoff("float32")
+    relative = squares_variance(x).sqrt() * (deviations(count) / 2.0) + FACTORS * unit_roundoff("float32")
+    return limit(value.abs() * relative + smallest_errors(weight, scale), value, dtype)
+
+
+def smallest_errors(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the errors of products that are subnormal."""
+    return half_smallest("float32") * (weight.abs() + scale + 1.0)
+
+
+def squares_variance(x: torch.Tensor) -> torch.Tensor:
+    """Return the relative variance of each row's sum of squares, (rows, 1)."""
     squares = x.square()
     shares = (squares / squares.sum(dim=1, keepdim=True).clamp(min=2.0**-500)).nan_to_num_()  # infinite squares
     spread = shares.square().sum(dim=1, keepdim=True)
-    variance = sum_variance(torch.ones_like(spread), spread, x.shape[1], None) + spread * (u**2 / 3.0)
-    relative = variance.sqrt() * (deviations(count) / 2.0) + (1.0 + RSQRT_ULPS * 2.0 + 2.0) * u
-    subnormal = half_smallest("float32") * (weight.abs() + scale + 1.0)
-    return limit(value.abs() * relative + subnormal, value, dtype)
+    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None)
+    return sums + spread * (unit_roundoff("float32") ** 2 / 3.0)
+
+
+def rms_norm_noise(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+    """Return the noise of the results: those of a row have the error of one root mean square."""
+    at = sample(tuple(value.shape), value.device)
+    size = value[at].abs()
+    systematic = size * (FACTORS * unit_roundoff("float32")) + smallest_errors(weight[at[1]], scale[at[0], 0])
+    return Noise(systematic, size.square() * squares_variance(x)[at[0], 0] / 4.0, rows)
 
 
 def scaled(shift: int) -> numbers.Numbers:
@@ -69,6 +88,10 @@ class RmsNorm(Operation):
         TellingCase("strided", (9, 136), "strided"),
         TellingCase("small", (9, 136), "small"),
         TellingCase("nan", (9, 136), "nan"),
+    )
+    large = (
+        TellingCase("large", (16, 131_072)),
+        TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -119,8 +142,9 @@ class RmsNorm(Operation):
             scale = x.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
             value = x * scale * weight
             bound = rms_norm_limit(x, weight, scale, value, m * n, case.dtype)
+            noise = rms_norm_noise(x, weight, scale, value, m)
             del x
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import torch
 
-from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import EXP_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers, placement
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -27,13 +28,37 @@ def softmax_limit(x: torch.Tensor, value: torch.Tensor, count: int, dtype: str) 
     errors of its terms, weighted by y, and those of the sum; the quotient may be a product with a reciprocal.
     """
     u = unit_roundoff("float32")
-    distance = (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)  # y is 0 where it is infinite
-    relative = distance.add_(EXP_ULPS).mul_(2.0 * u)
+    relative = distances(x).add_(EXP_ULPS).mul_(2.0 * u)
     common = (value * relative).sum(dim=1, keepdim=True) + 2.0 * u
     squares = value.square().sum(dim=1, keepdim=True)
-    common += sum_variance(torch.ones_like(squares), squares, x.shape[1], None).sqrt() * deviations(count)
+    common += denominator_variance(squares, x.shape[1]).sqrt() * deviations(count)
     error = relative.add_(common).mul_(value).add_(EXP_ULPS * 2.0 * half_smallest("float32"))
     return limit(error, value, dtype)
+
+
+def distances(x: torch.Tensor) -> torch.Tensor:
+    """Return the distance of each number from the largest of its row; 0 where that is infinite, since y is 0."""
+    return (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)
+
+
+def denominator_variance(squares: torch.Tensor, terms: int) -> torch.Tensor:
+    """Return the relative variance of a row's sum of exponentials. squares: the sum of the squares of its results."""
+    return sum_variance(torch.ones_like(squares), squares, longest_chain(terms), None)
+
+
+def softmax_noise(x: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+    """Return the noise of softmax: all results of a row have the error of one denominator.
+
+    The constant log2(e) is rounded, the same for all: a factor on a result's distance beyond the mean distance of its
+    row. The difference and its product with the constant are rounded too, each on its own.
+    """
+    at, u = sample(tuple(value.shape), value.device), unit_roundoff("float32")
+    distance = distances(x)
+    mean = (value * distance).sum(dim=1)[at[0]]
+    size, distance = value[at], distance[at]
+    systematic = size * u * ((distance - mean).abs() + EXP_ULPS * 2.0 + 2.0) + EXP_ULPS * 2.0 * half_smallest("float32")
+    variance = denominator_variance(value.square().sum(dim=1), x.shape[1])[at[0]]
+    return Noise(systematic, size.square() * (variance + distance.square() * (2.0 * u**2 / 3.0)), rows)
 
 
 def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -77,6 +102,10 @@ class Softmax(Operation):
         TellingCase("shifted", (9, 136), "shifted"),
         TellingCase("nan", (9, 136), "nan"),
     )
+    large = (
+        TellingCase("large", (16, 131_072)),
+        TellingCase("many_rows", (70_001, 3)),
+    )
     ragged = ((1, 1), (5, 257), (33, 64), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),
@@ -119,9 +148,9 @@ class Softmax(Operation):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
             value = torch.softmax(x, dim=1)
-            bound = softmax_limit(x, value, m * n, case.dtype)
+            bound, noise = softmax_limit(x, value, m * n, case.dtype), softmax_noise(x, value, m)
             del x
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

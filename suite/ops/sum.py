@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import deviations, limit, sum_variance
+from suite.numerics.bounds import deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers, placement
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -21,8 +22,22 @@ from suite.problem.truth import Truth
 
 
 def sum_limit(value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str) -> torch.Tensor:
-    """Return the bound for sums of `terms` numbers in float32, in any order. squares: float64 sums of squares."""
-    return limit(sum_variance(value, squares, terms, None).sqrt_() * deviations(count), value, dtype)
+    """Return the bound for sums of `terms` numbers in float32, in any order but by chains of good length.
+
+    squares: float64 sums of squares.
+    """
+    variance = sum_variance(value, squares, longest_chain(terms), None)
+    return limit(variance.sqrt_() * deviations(count), value, dtype)
+
+
+def sum_truth(
+    index: tuple[slice, ...], value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str
+) -> Truth:
+    """Return the truth of sums of `terms` numbers, with their bound; see `sum_limit`."""
+    at = sample(tuple(value.shape), value.device)
+    variance = sum_variance(value[at], squares[at], longest_chain(terms), None).reshape(-1)
+    noise = Noise(torch.zeros_like(variance), variance, count)
+    return Truth(index, value, sum_limit(value, squares, terms, count, dtype), noise)
 
 
 def positive(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -40,7 +55,7 @@ def cancelling(shape: Shape, case: Case, source: torch.Generator) -> torch.Tenso
     return drawn
 
 
-def large(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+def large_numbers(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Large numbers of one sign, with no partial sum that overflows float32."""
     room = 4.0 if case.dtype == "float16" else 2.0 ** (shape[0] * shape[1]).bit_length()
     drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
@@ -64,6 +79,10 @@ class Sum(Operation):
         TellingCase("subnormal", (9, 136), "subnormal"),
         TellingCase("nan", (9, 136), "nan"),
     )
+    large = (
+        TellingCase("large", (2051, 2049)),
+        TellingCase("large_columns", (70_001, 9), options={"axis": "0"}),
+    )
     ragged = ((1, 1), (5, 257))
     families: ClassVar = {
         "normal": family.normal(),
@@ -75,7 +94,7 @@ class Sum(Operation):
         "offset": family.offset((9, 136)),
         "broadcast": family.broadcast((9, 136)),
         "subnormal": family.subnormal((9, 136)),
-        "largest": family.large((9, 136), values=numbers.per_operand(large)),
+        "largest": family.large((9, 136), values=numbers.per_operand(large_numbers)),
         "infinity": family.infinity((9, 136)),
         "nan": family.nan((9, 136)),
         "cancellation": family.cancellation((9, 136), values=numbers.per_operand(cancelling)),
@@ -119,7 +138,7 @@ class Sum(Operation):
                 piece = x[start : start + together].double()
                 value, squares = piece.sum(dim=1), piece.square_().sum(dim=1)
                 index = (slice(start, start + len(value)),)
-                yield Truth(index, value, sum_limit(value, squares, n, count, case.dtype))
+                yield sum_truth(index, value, squares, n, count, case.dtype)
             return
         value, squares = (torch.zeros(shape, dtype=torch.float64, device=x.device) for _ in range(2))
         over: tuple[int, ...] = (0, 1) if axis is None else (0,)
@@ -129,7 +148,7 @@ class Sum(Operation):
             squares += piece.square_().sum(dim=over)
         if value.numel() > 0:
             terms = m if axis == 0 else m * n
-            yield Truth((slice(0, n),) * len(shape), value, sum_limit(value, squares, terms, count, case.dtype))
+            yield sum_truth((slice(0, n),) * len(shape), value, squares, terms, count, case.dtype)
 
     def output_shape(self, case: Case) -> Shape:
         axis = self._axis(case)

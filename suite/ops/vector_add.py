@@ -34,6 +34,7 @@ class VectorAdd(Operation):
         TellingCase("infinity", (1025,), "infinity"),
         TellingCase("nan", (1025,), "nan"),
     )
+    large = (TellingCase("large", (2**21 + 5,)),)
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {
         "normal": family.normal(),

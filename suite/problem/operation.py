@@ -53,6 +53,8 @@ class Operation(ABC):
     """Kinds of inputs by name: `normal`, and others that break kernels."""
     telling: ClassVar[tuple[TellingCase, ...]] = ()
     """Small cases that show mistakes which the usual sizes hide. Every implementation must pass them in a plain run."""
+    large: ClassVar[tuple[TellingCase, ...]] = ()
+    """Cases with one large dimension, for mistakes that begin there. A user's native kernels must pass them too."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
     source: Source | None = None
@@ -230,6 +232,14 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in self.telling
+            if dtype in self.families[each.inputs].dtypes
+        }
+
+    def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:
+        """Return the cases of `large` whose families have this dtype, by name."""
+        return {
+            each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
+            for each in self.large
             if dtype in self.families[each.inputs].dtypes
         }
 

@@ -80,6 +80,7 @@ ROW_COLUMNS = (
     _field("gflop_per_joule", "GFLOP/J"),
     _field("error_ratio", "error / bound"),
     _field("weak_bound", "weak bound"),
+    _field("error_vs_vendor", "error vs vendor"),
     _field("bound_by", "bound by", number=False),
     _field("kernels_run", "kernels", number=False),
     Column("table", "the folder of its table", lambda entry: entry.table, choices=True, if_varied=True),

@@ -185,6 +185,10 @@ class Row:
     peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
     weak_bound: float | None = _column("share of elements whose bound is too wide to tell; empty if the bounds tell")
     weakness: str = _column("why a right result says little: a weak bound, or inputs that change nothing", "")
+    rms: float | None = _column("root mean square error of the checked result")
+    error_vs_vendor: float | None = _column(
+        "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
+    )
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

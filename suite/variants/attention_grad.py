@@ -11,7 +11,8 @@ import torch
 
 from suite import ops
 from suite.core.integers import cdiv
-from suite.ops.attention_grad import Pairs, Sum, pairs, rounding_variance, sum_over_keys, sums_over_queries
+from suite.numerics.bounds import rounding_variance
+from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant

@@ -145,6 +145,7 @@ class CheckReply:
     error_ratio: float | None = None
     max_ulp: float | None = None
     max_rel: float | None = None
+    rms: float | None = None
     deterministic: str = ""
     config: str = ""
     compile_cache: str = ""

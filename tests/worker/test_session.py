@@ -116,7 +116,7 @@ NOT_FROM_A_WORKER = {
     *("operation", "case", "dtype", "precision", "implementation", "execution", "device", "vendor", "versions", "seed"),
     *("of_limit", "limit", "gb_per_s", "tflops", "gflop_per_joule", "program_us", "program_pinned_us"),
     *("compile_s", "compile_warm_s", "timed", "compiled", "suspect", "killed_from_outside", "noisy"),
-    *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer"),
+    *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer", "error_vs_vendor"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""

@@ -61,6 +61,7 @@ SHOWN = (
     Column("peak_bytes", "extra bytes", 4),
     Column("error_ratio", "error / bound", 3),
     Column("max_ulp", "max ulp", 3),
+    Column("error_vs_vendor", "error vs vendor", 3),
 )
 
 

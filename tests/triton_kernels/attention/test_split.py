@@ -6,7 +6,7 @@ import pytest
 import torch
 from tensor_cores import tensor_core
 
-from suite.ops.attention import attention_limit
+from suite.numerics.attention import attention_limit
 
 ORDER = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0))
 """The order of the lower products, as in add_blocks; the leading product comes last."""
