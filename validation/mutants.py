@@ -40,8 +40,8 @@ from validation.mutation.equivalent import reason_of  # noqa: E402
 
 LINES = ("torch", "numpy")
 MIN_SCORE = 0.98
-SECONDS = 20
-"""Time in which a mutant's call must end."""
+SECONDS = 20.0
+"""Processor time in which a mutant's calls must end."""
 CPU = torch.device("cpu")
 
 
@@ -104,13 +104,13 @@ def _limited() -> Iterator[None]:
     def end(number: int, frame: Any) -> None:
         raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(SECONDS)
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass
@@ -154,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # the problems are small
     diagnosis.BUDGET_S = 0.0  # reasons are not measured here
 
     def report(mutant: Mutant, said: str) -> None:

@@ -55,7 +55,11 @@ class Sum(Operation):
     is_square = True
     options = (Option("axis", ("all", "0", "1"), "what is summed: all elements, columns (0), rows (1)", every=True),)
     sweep = tuple((2**k, 2**k) for k in range(6, 15, 2))
-    telling = (TellingCase("columns", (64, 520), options={"axis": "0"}),)
+    telling = (
+        TellingCase("columns", (64, 520), options={"axis": "0"}),
+        TellingCase("many_columns", (3, 65_793), options={"axis": "0"}, first=False),
+        TellingCase("many_rows", (65_793, 3), options={"axis": "1"}, first=False),
+    )
     ragged = ((1, 1), (5, 257))
     families: ClassVar = {
         "normal": family.normal(),

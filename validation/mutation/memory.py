@@ -97,17 +97,18 @@ def offsets_of(bits: int, *, signed: bool) -> Reading:
     return wrapped
 
 
-READINGS: dict[str, Reading] = {
-    "read as contiguous": as_contiguous,
-    "broadcast read as contiguous": broadcast_as_contiguous,
-    "strides of 0 taken for 1": broadcast_ignored,
-    "transposed read as contiguous": transposed_as_contiguous,
-    "contiguous read as transposed": contiguous_as_transposed,
-    "last stride taken for 1": last_stride_of_1,
-    "rows taken for dense": rows_without_gaps,
-    "outer stride from the sizes": outer_stride_from_sizes,
-    "last two strides exchanged": strides_exchanged,
-    "pointer rounded down to 16 bytes": pointer_rounded_down,
-    "offsets of int16": offsets_of(16, signed=True),
-    "offsets of uint16": offsets_of(16, signed=False),
+READINGS: dict[str, tuple[int, Reading]] = {
+    "read as contiguous": (1, as_contiguous),
+    "broadcast read as contiguous": (1, broadcast_as_contiguous),
+    "strides of 0 taken for 1": (1, broadcast_ignored),
+    "transposed read as contiguous": (2, transposed_as_contiguous),
+    "contiguous read as transposed": (2, contiguous_as_transposed),
+    "last stride taken for 1": (1, last_stride_of_1),
+    "rows taken for dense": (2, rows_without_gaps),
+    "outer stride from the sizes": (3, outer_stride_from_sizes),
+    "last two strides exchanged": (2, strides_exchanged),
+    "pointer rounded down to 16 bytes": (1, pointer_rounded_down),
+    "offsets of int16": (1, offsets_of(16, signed=True)),
+    "offsets of uint16": (1, offsets_of(16, signed=False)),
 }
+"""Mistakes by name, each with the fewest axes that an operand must have for it."""

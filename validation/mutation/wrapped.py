@@ -50,7 +50,7 @@ def mutants(op: Operation, line: str, load: Callable[[], Function]) -> Iterator[
 
 
 def operand_changes(shape: Sequence[int]) -> Iterator[tuple[str, Change]]:
-    yield from READINGS.items()
+    yield from ((name, reading) for name, (axes, reading) in READINGS.items() if axes <= len(shape))
     for axis in range(len(shape)):
         for tile in (4, 8, 64):
             yield f"axis {axis}: tail of {tile} left out", partial(_tail, axis, tile)
