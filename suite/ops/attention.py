@@ -204,9 +204,7 @@ class Attention(Operation):
                 shapes=(ODD, (1, 1, 1, 40, 40, 256)),
             ),
             "below": Family("scores far below 0, whose exponentials are 0", far_below, shapes=(ODD,)),
-            "range": Family(
-                "queries beyond the range of float16, and keys as far below", numbers.spread(20, -20), shapes=(ODD,)
-            ),
+            "range": family.spread(ODD, 20, -20, 20),
             "shifted": Family(
                 "scores with a common part and values with a mean, which show scores or sums in 16 bits",
                 shifted,

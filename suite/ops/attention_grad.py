@@ -255,9 +255,7 @@ class AttentionGrad(Attention):
         "below": Family(
             "scores far below 0, whose exponentials are 0", append_normal_gradient(far_below), shapes=(ODD,)
         ),
-        "range": Family(
-            "queries beyond the range of float16, and keys as far below", numbers.spread(20, -20), shapes=(ODD,)
-        ),
+        "range": family.spread(ODD, 20, -20, 20, -20),
         "sm_scale": Family(
             f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)",
             family.NORMALS,

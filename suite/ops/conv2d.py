@@ -77,7 +77,11 @@ class Conv2d(Operation):
     sweep = tuple(
         (n, 14, 14, c, c, 3, 3, 1, 1) for n, c in ((1, 16), (1, 64), (4, 128), (16, 256), (64, 256), (256, 256))
     )
-    telling = (TellingCase("three_channels", STEM),)
+    telling = (
+        TellingCase("three_channels", STEM),
+        TellingCase("R=1024", (1, 1030, 1, 1, 1, 1024, 1, 1, 0), first=False),
+        TellingCase("S=1024", (1, 1, 1030, 1, 1, 1, 1024, 1, 0), first=False),
+    )
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
         "N": (1, 3),
         "H": (1, 7, 12, 33),
@@ -86,7 +90,7 @@ class Conv2d(Operation):
         "K": (1, 24, 31, 64),
         "R": (1, 3, 2, 5),
         "S": (1, 3, 2, 4),
-        "stride": (1, 2, 3),
+        "stride": (2, 1, 3),
         "padding": (0, 1, 2),
     }
     ragged = (
@@ -107,9 +111,15 @@ class Conv2d(Operation):
         "broadcast": family.broadcast(ODD),
         "subnormal": family.subnormal(ODD, values=numbers.per_operand(numbers.subnormals, numbers.small_integers)),
         "largest": family.large(ODD, values=images_of_extremes),
+        "range": family.spread(ODD, 20, -20),
         "signed_zero": family.signed_zero(ODD),
         "infinity": family.infinity(ODD, STEM, values=single_image_element(math.inf)),
         "nan": family.nan(ODD, STEM, values=single_image_element(math.nan)),
+        "nan_weights": Family(
+            "NaN in a weight; without padding, whose zeros would meet it",
+            numbers.per_operand(numbers.normals, numbers.one_nan),
+            shapes=((2, 9, 7, 16, 24, 3, 3, 1, 0),),
+        ),
         "cancellation": family.cancellation(ODD, values=halves_that_cancel),
         "huge": family.huge((2**11 + 1, 128, 128, 64, 64, 1, 1, 1, 0)),
     }

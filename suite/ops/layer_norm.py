@@ -101,7 +101,7 @@ class LayerNorm(Operation):
         "small": Family(
             "variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=((9, 136),)
         ),
-        "range": Family("numbers beyond the range of float16", numbers.spread(20, 0), shapes=((9, 136),)),
+        "range": family.spread((9, 136), 20, -20, -20),
         "shifted": Family(
             "means of 64 and more: E[x^2] - E[x]^2 cancels",
             numbers.per_operand(shifted, numbers.normals),

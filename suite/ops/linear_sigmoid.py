@@ -147,11 +147,7 @@ class LinearSigmoid(Operation):
         "bias_cancels": Family(
             "a bias that nearly cancels the product", bias_that_cancels, shapes=(ODD, (33, 65, 257))
         ),
-        "range": Family(
-            "inputs beyond the range of float16, and weights as far below",
-            numbers.spread(20, -20, values=LAYER),
-            shapes=(ODD,),
-        ),
+        "range": family.spread(ODD, 20, -20, values=LAYER),
         "saturated": Family("logits of either sign up to 60: results next to 0 and 1", layer(15.0), shapes=(ODD,)),
         "infinity": family.infinity(ODD, values=infinite_bias),
         "nan": family.nan(ODD, values=one_nan_in_turn),

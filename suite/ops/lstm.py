@@ -146,11 +146,7 @@ class Lstm(Operation):
         "saturated": Family("gates of 0 and 1, and tanh of -1 and 1", drawn(inner=30.0), shapes=(ODD,)),
         "large_state": Family("h0 and c0 of tens", drawn(state=20.0), shapes=(ODD,)),
         "strong": Family("recurrent weights large enough for an error to grow", drawn(recurrent=3.0), shapes=(ODD,)),
-        "range": Family(
-            "inputs beyond the range of float16, and weights as far below",
-            numbers.spread(20, -20, values=drawn()),
-            shapes=(ODD,),
-        ),
+        "range": family.spread(ODD, 20, -20, -20, 0, 20, 20, values=drawn()),
         "strided": family.strided_views(ODD),
         "nan": Family("NaN in one place; only what depends on it may be NaN", one_nan, shapes=(ODD,)),
     }

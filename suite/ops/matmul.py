@@ -110,7 +110,7 @@ def grain(x: torch.Tensor) -> float:
 
 def add_float8(families: dict[str, Family]) -> dict[str, Family]:
     """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
-    without = ("infinity", "huge", "exact_sums")
+    without = ("infinity", "huge", "exact_sums", "range")
     return {
         name: family if name in without else replace(family, dtypes=(*family.dtypes, FLOAT8))
         for name, family in families.items()
@@ -143,6 +143,7 @@ class Matmul(Operation):
                 (33, 65, 34), values=numbers.per_operand(numbers.subnormals, numbers.small_integers)
             ),
             "largest": family.large((33, 65, 34), values=rows_of_extremes),
+            "range": family.spread((33, 65, 34), 20, -20),
             "signed_zero": family.signed_zero((33, 65, 34)),
             "infinity": family.infinity((33, 65, 34), values=one_infinity_per_operand),
             "nan": family.nan((33, 65, 34)),

@@ -84,11 +84,7 @@ class MultiHeadAttention(Operation):
         "transposed": Family("weights stored transposed", LAYER, weights_transposed, shapes=(ODD,), options=CAUSAL),
         "strided": replace(family.strided_views(ODD), values=LAYER, options=CAUSAL),
         "nan": replace(family.nan((2, 12, 64, 1)), values=one_nan),
-        "range": Family(
-            "inputs beyond the range of float16, and weights as far below",
-            numbers.spread(20, -20, values=LAYER),
-            shapes=(ODD,),
-        ),
+        "range": family.spread(ODD, 20, -20, 20, values=LAYER),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted", large_scores, shapes=(ODD,)
         ),

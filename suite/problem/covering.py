@@ -7,6 +7,7 @@ random valid ones: the row with the most pairs that have not occurred, and of th
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -67,10 +68,10 @@ def cover(factors: Mapping[str, Sequence[Any]], cost: Callable[[Row], float | No
 def _chosen(
     pool: Mapping[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]], pairs: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the keys of the rows that together have all levels, and then all pairs."""
+    """Yield the keys of the rows that together have all levels, cheap ones above all, and then all pairs."""
     levels = frozenset[tuple[str, int]]().union(*(has for _, _, has in pool.values()))
     while levels:
-        key = max(pool, key=lambda each: (len(pool[each][2] & levels), -pool[each][0]))
+        key = max(pool, key=lambda each: len(pool[each][2] & levels) / math.sqrt(pool[each][0]))
         yield key
         levels -= pool[key][2]
         pairs &= ~pool[key][1]

@@ -113,6 +113,14 @@ def nan(*shapes: Shape, values: Values = numbers.per_operand(numbers.one_nan)) -
     return Family("NaN in one place; only what depends on it may be NaN", values, shapes=shapes)
 
 
+def spread(shape: Shape, *powers: int, values: Values = NORMALS) -> Family:
+    return Family(
+        "operands beyond the range of float16, and others as far below",
+        numbers.spread(*powers, values=values),
+        shapes=(shape,),
+    )
+
+
 def cancellation(*shapes: Shape, values: Values = numbers.opposite) -> Family:
     return Family("sums that are far smaller than their terms", values, shapes=shapes)
 

@@ -5,7 +5,7 @@ An operation has those that it names itself, and a set that is built from its de
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
 2. each family of inputs with each value of its options, at the family's first shape;
 3. each operand repeated along each axis with a stride of 0;
-4. each dimension as long as LONG, and as 0 where there is still a result, with the other dimensions small.
+4. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 SIZES = (1, 31, 64, 257, 1024)
 """Sizes of a dimension in the covering set: 1; odd, prime and below a tile; a tile; odd, prime, above a tile and longer
 than two; and a multiple of every tile."""
-LONG = 1024
+LONG = (131, 1024)
+"""Sizes of one dimension while the others are small: longer than two tiles, odd and prime; a multiple of every tile."""
 MOST_ELEMENTS, MOST_FLOPS = 2**19, 2**25
 """Most elements of an operand or a result, and most operations, of a case of the covering set."""
 ENOUGH = 2**13
 """Elements and operations below which a smaller case is not preferred: the smallest show little."""
+MOST_FIRST = 2**20
+"""Elements and operations from which the suite's own implementations do not run a family's case."""
 FEW = 8
 """Factor on both for a case of one long dimension."""
 
@@ -125,7 +128,8 @@ def _families(op: Declared) -> Iterator[TellingCase]:
             options = dict(zip(values, chosen, strict=True))
             label = op.case(family.shapes[0], inputs=name, **options).label
             text = label.split(f",inputs={name}")[0].split(",")[len(family.shapes[0]) :]
-            yield TellingCase("_".join((name, *text)), family.shapes[0], name, options, number == 0)
+            cheap = (_cost(op, family.shapes[0], FEW, **options) or 0) < MOST_FIRST
+            yield TellingCase("_".join((name, *text)), family.shapes[0], name, options, cheap and number == 0)
 
 
 def _is_covered(op: Declared, family: Family) -> bool:
@@ -151,9 +155,11 @@ def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
     small = {name: min(levels) for name, levels in sizes.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
     for name in sizes:
-        long, none = (op.shape_of_sizes({**base, name: size}) for base, size in ((small, LONG), (usual, 0)))
-        if LONG not in sizes[name] and _cost(op, long, FEW) is not None:
-            yield TellingCase(f"{name}={LONG}", long, first=False)
+        for size in LONG:
+            long = op.shape_of_sizes({**small, name: size})
+            if max(sizes[name]) < size and _cost(op, long, FEW) is not None:
+                yield TellingCase(f"{name}={size}", long, first=False)
+        none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and _cost(op, none) is not None and math.prod(op.output_shape(op.case(none))):
             yield TellingCase(f"{name}=0", none, first=False)
 
