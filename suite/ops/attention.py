@@ -149,7 +149,9 @@ class Attention(Operation):
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_feature", (1, 2, 1, 31, 33, 1), first=False),
-        TellingCase("80_features", (1, 2, 1, 31, 33, 80), first=False),
+        TellingCase("two_queries", (1, 2, 1, 2, 33, 64), options={"causal": True}, first=False),
+        TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
+        TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
     untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "minus_infinity_all")
     ragged: ClassVar[tuple[Shape, ...]] = (

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
@@ -29,13 +30,14 @@ SIZES = (1, 31, 64, 257, 1024)
 """Sizes of a dimension in the covering set: 1; odd, prime and below a tile; a tile; odd, prime, above a tile and longer
 than two; and a multiple of every tile."""
 LONG = (131, 1024)
-"""Sizes of one dimension while the others are small: longer than two tiles, odd and prime; a multiple of every tile."""
+"""Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
 MOST_ELEMENTS, MOST_FLOPS = 2**19, 2**25
 """Most elements of an operand or a result, and most operations, of a case of the covering set."""
 ENOUGH = 2**13
 """Elements and operations below which a smaller case is not preferred: the smallest show little."""
 MOST_FIRST = 2**20
 """Elements and operations from which the suite's own implementations do not run a family's case."""
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 FEW = 8
 """Factor on both for a case of one long dimension."""
 
@@ -73,7 +75,9 @@ class Declared(Protocol):
     def shape_of_sizes(self, sizes: Mapping[str, int]) -> Shape: ...
     def named_dims(self, shape: Shape) -> Mapping[str, int]: ...
     def validate(self, dims: Mapping[str, int]) -> None: ...
-    def case(self, shape: Shape, *, inputs: str = ..., **options: Value | None) -> Case: ...
+    def case(
+        self, shape: Shape, dtype: str = ..., precision: str | None = ..., *, inputs: str = ..., **options: Value | None
+    ) -> Case: ...
     def operands(self, case: Case) -> tuple[Shape, ...]: ...
     def output_shape(self, case: Case) -> Shape: ...
     def flops(self, case: Case) -> int: ...
@@ -81,7 +85,7 @@ class Declared(Protocol):
 
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
-    rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, **each.options) or 0)
+    rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
     found = (*op.telling, *_families(op), *_repetitions(op), *_extreme_sizes(op), *rows)
     told = (each for each in found if not {each.name, each.inputs} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
@@ -98,7 +102,7 @@ def _covering_set(op: Declared) -> Iterator[TellingCase]:
 
     def cost(row: Row) -> float | None:
         chosen = {name: row[name] for name in options}
-        found = _cost(op, op.shape_of_sizes(row), **chosen)
+        found = _cost(op, op.shape_of_sizes(row), chosen)
         return None if found is None else max(found, ENOUGH)
 
     rows = cover(factors, cost)
@@ -125,10 +129,10 @@ def _families(op: Declared) -> Iterator[TellingCase]:
             for option in op.options
         }
         for number, chosen in enumerate(product(*values.values())):
-            options = dict(zip(values, chosen, strict=True))
+            options: dict[str, Any] = dict(zip(values, chosen, strict=True))
             label = op.case(family.shapes[0], inputs=name, **options).label
             text = label.split(f",inputs={name}")[0].split(",")[len(family.shapes[0]) :]
-            cheap = (_cost(op, family.shapes[0], FEW, **options) or 0) < MOST_FIRST
+            cheap = (_cost(op, family.shapes[0], options, FEW) or 0) < MOST_FIRST
             yield TellingCase("_".join((name, *text)), family.shapes[0], name, options, cheap and number == 0)
 
 
@@ -152,19 +156,19 @@ def _axes(op: Declared) -> list[int]:
 
 def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
     sizes = op.covered_sizes()
-    small = {name: min(levels) for name, levels in sizes.items()}
+    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
     for name in sizes:
         for size in LONG:
             long = op.shape_of_sizes({**small, name: size})
-            if max(sizes[name]) < size and _cost(op, long, FEW) is not None:
+            if max(sizes[name]) < size and _cost(op, long, factor=FEW) is not None:
                 yield TellingCase(f"{name}={size}", long, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
-        if 0 not in sizes[name] and _cost(op, none) is not None and math.prod(op.output_shape(op.case(none))):
+        if 0 not in sizes[name] and _cost(op, none) is not None and 0 not in op.output_shape(op.case(none)):
             yield TellingCase(f"{name}=0", none, first=False)
 
 
-def _cost(op: Declared, shape: Shape, factor: int = 1, **options: Value) -> float | None:
+def _cost(op: Declared, shape: Shape, options: Mapping[str, Any] = NO_OPTIONS, factor: int = 1) -> float | None:
     """Return the elements and operations of a case; None if it is not valid or has too many."""
     try:
         op.validate(op.named_dims(shape))

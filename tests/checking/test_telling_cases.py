@@ -59,7 +59,7 @@ def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(na
     shares = [set(op.telling_cases(dtype, op.precisions(dtype)[0], first=True)) for dtype in op.dtypes]
     assert sum(map(len, shares)) == len(set().union(*shares))
     assert set().union(*shares) | {"exact_sums"} >= {each.name for each in op.all_telling if each.first}
-    assert sum(map(len, shares)) < 0.5 * len(op.all_telling)
+    assert sum(map(len, shares)) < 0.6 * len(op.all_telling)
 
 
 def test_float8_has_the_cases_that_it_can_represent() -> None:
