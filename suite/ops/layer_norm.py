@@ -86,7 +86,7 @@ class LayerNorm(Operation):
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    telling = (TellingCase("long_row", (2, 16_408)),)
+    telling = (TellingCase("long_row", (2, 16_408)), TellingCase("longest_row", (1, 65_793), first=False))
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),
@@ -109,6 +109,12 @@ class LayerNorm(Operation):
         ),
         "constant": Family(
             "rows of one number: a variance of 0", numbers.per_operand(constant, numbers.normals), shapes=((9, 136),)
+        ),
+        "nan_weights": Family(
+            "NaN in one place of each weight", numbers.per_operand(numbers.normals, numbers.one_nan), shapes=((9, 136),)
+        ),
+        "infinite_weights": Family(
+            "infinite weights", numbers.per_operand(numbers.normals, numbers.some_infinite), shapes=((9, 136),)
         ),
         "eps": Family(
             f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=((9, 136),), arguments={"eps": OTHER_EPS}

@@ -65,7 +65,7 @@ class RmsNorm(Operation):
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    telling = (TellingCase("long_row", (2, 16_408)),)
+    telling = (TellingCase("long_row", (2, 16_408)), TellingCase("longest_row", (1, 65_793), first=False))
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),
@@ -87,6 +87,12 @@ class RmsNorm(Operation):
             "numbers whose squares are large, and just in the range",
             numbers.per_operand(scaled(48), numbers.normals),
             shapes=((9, 136),),
+        ),
+        "nan_weights": Family(
+            "NaN in one place of each weight", numbers.per_operand(numbers.normals, numbers.one_nan), shapes=((9, 136),)
+        ),
+        "infinite_weights": Family(
+            "infinite weights", numbers.per_operand(numbers.normals, numbers.some_infinite), shapes=((9, 136),)
         ),
         "eps": Family(
             f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=((9, 136),), arguments={"eps": OTHER_EPS}

@@ -73,7 +73,7 @@ class Softmax(Operation):
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    telling = (TellingCase("long_row", (2, 16_408)),)
+    telling = (TellingCase("long_row", (2, 16_408)), TellingCase("longest_row", (1, 65_793), first=False))
     ragged = ((1, 1), (5, 257), (33, 64), (2, 4104))
     families: ClassVar = {
         "normal": family.normal(),

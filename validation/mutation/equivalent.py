@@ -8,14 +8,18 @@ from validation.mutation import Mutant
 
 FLOAT8 = "float8 is part of a run only if it is named"
 OF_ONE = "a row of one element: its softmax is 1, and its distance from the mean is 0"
-SATURATES = "where a bias leaves the range of float16, the sigmoid is 0 or 1 anyway"
+SATURATES = "where a number leaves the range of float16, or is infinite, the sigmoid is 0 or 1 anyway"
+COPIES = "the other branch computes the same"
 ON_A_GPU = "the branch is that of a GPU"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("matmul|attention", r".*(float8|scale_[abqkv])", FLOAT8),
     ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
-    ("linear_sigmoid", r"operand 2: through float16", SATURATES),
+    ("linear_sigmoid", r"operand 2: through float16|operand [01]: infinities made finite", SATURATES),
+    ("sigmoid", r"operand 0: (through float16|infinities made finite)", SATURATES),
+    ("sigmoid", r"sigmoid: if x.is_contiguous", COPIES),
+    ("rms_norm", r"rms_norm: if x.size == 0", COPIES),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
 )

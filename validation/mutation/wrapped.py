@@ -44,9 +44,9 @@ def mutants(op: Operation, line: str, load: Callable[[], Function]) -> Iterator[
     for name, usual in op.arguments(case).items():
         if name != "precision":
             yield mutant(f"argument {name} ignored", partial(_with_argument, name, usual))
-    for family in op.families.values():
-        for name in family.arguments:
-            yield mutant(f"argument {name} ignored", partial(_without_argument, name, op.arguments(case).get(name)))
+    left_out = {name for family in op.families.values() for name in family.arguments} - op.arguments(case).keys()
+    for name in sorted(left_out):
+        yield mutant(f"argument {name} ignored", partial(_without_argument, name))
 
 
 def operand_changes(shape: Sequence[int]) -> Iterator[tuple[str, Change]]:
@@ -165,9 +165,8 @@ def _with_argument(name: str, value: Any, function: Function) -> Function:
     return lambda *tensors, **arguments: function(*tensors, **{**arguments, name: value})
 
 
-def _without_argument(name: str, value: Any, function: Function) -> Function:
+def _without_argument(name: str, function: Function) -> Function:
     def call(*tensors: torch.Tensor, **arguments: Any) -> Any:
-        given = {key: each for key, each in arguments.items() if key != name}
-        return function(*tensors, **given, **({} if value is None else {name: value}))
+        return function(*tensors, **{key: each for key, each in arguments.items() if key != name})
 
     return call
