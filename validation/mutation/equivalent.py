@@ -19,6 +19,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("linear_sigmoid", r"operand 2: through float16|operand [01]: infinities made finite", SATURATES),
     ("sigmoid", r"operand 0: (through float16|infinities made finite)", SATURATES),
     ("sigmoid", r"sigmoid: if x.is_contiguous", COPIES),
+    ("sigmoid", r"sigmoid: 1 -> 2( \(2\))?$", "NumPy takes any negative size for -1"),
     ("rms_norm", r"rms_norm: if x.size == 0", COPIES),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
