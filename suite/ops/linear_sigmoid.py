@@ -135,6 +135,7 @@ class LinearSigmoid(Operation):
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("many_rows", (1040, 16, 67)),
+        TellingCase("many_columns", (1, 65_793, 2), first=False),
         TellingCase("long_k", (48, 40, 2056)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
