@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -116,3 +116,22 @@ class Problem:
     def weak_bound(self) -> WeakBound | None:
         """Why the bound of a draw says little; None if those computed so far tell."""
         return next(iter(self._weak), None)
+
+
+class Problems(Mapping[str, Problem]):
+    """The problems of named cases, each made when it is first asked for."""
+
+    def __init__(self, cases: Mapping[str, Case], seed: int, device: torch.device) -> None:
+        self._cases, self._seed, self._device = cases, seed, device
+        self._made: dict[str, Problem] = {}
+
+    def __getitem__(self, name: str) -> Problem:
+        if name not in self._made:
+            self._made[name] = Problem(self._cases[name], self._seed, self._device)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cases)
+
+    def __len__(self) -> int:
+        return len(self._cases)

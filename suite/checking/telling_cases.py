@@ -68,8 +68,11 @@ def probe_cases(
     """
     passed: list[str] = []
     declined: dict[str, str] = {}
-    for name, problem in problems.items():
-        if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
+    for name in problems:
+        problem = problems[name]
+        limits = adapter.limits(problem.device)
+        parts = problem.case.inputs.replace("/", "+").split("+")
+        if any(problem.case.dtype in limits.get(part, ()) for part in parts):
             continue
         on_case(name)
         try:
@@ -80,7 +83,7 @@ def probe_cases(
         except RefusedError as refused:
             reason, diagnosis = str(refused), Diagnosis()
         if reason:
-            reason += f" (in the telling case {name}: {problem.case.label})"
-            return ProbeResult(tuple(passed), reason, diagnosis, declined)
+            where = name if name == problem.case.label else f"{name}: {problem.case.label}"
+            return ProbeResult(tuple(passed), f"{reason} (in the telling case {where})", diagnosis, declined)
         passed.append(name)
     return ProbeResult(tuple(passed), not_covered=declined)

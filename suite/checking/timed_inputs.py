@@ -120,7 +120,7 @@ class TimedInputs:
         self._problem, self._results, self._rebind = problem, results, rebind
         self._random = SystemRandom()
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
-        family = problem.op.families[problem.case.inputs]
+        family = problem.op.family(problem.case.inputs)
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])

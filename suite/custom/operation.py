@@ -98,7 +98,7 @@ class CustomOperation(Operation):
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
         return super().cases(inputs, device_type, shapes if inputs == "normal" else shapes or self.about.defaults)
 
-    def telling_cases(self, dtype: str, precision: str) -> dict[str, Case]:
+    def telling_cases(self, dtype: str, precision: str, *, first: bool = False) -> dict[str, Case]:
         """The first case with other numbers in its constant parameters, if it has such and they fit beside that case.
 
         A process that has only the description of the file knows none.

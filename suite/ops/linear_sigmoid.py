@@ -132,12 +132,9 @@ class LinearSigmoid(Operation):
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     telling: ClassVar[tuple[TellingCase, ...]] = (
-        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("many_rows", (1040, 16, 67)),
+        TellingCase("many_columns", (1, 65_793, 2), first=False),
         TellingCase("long_k", (48, 40, 2056)),
-        TellingCase("strided", (80, 72, 64), "strided"),
-        TellingCase("bias_cancels", (80, 72, 64), "bias_cancels"),
-        TellingCase("saturated", (80, 72, 64), "saturated"),
-        TellingCase("nan", (80, 72, 64), "nan"),
     )
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (40, 72, 16_392)),
@@ -153,6 +150,7 @@ class LinearSigmoid(Operation):
         "bias_cancels": Family(
             "a bias that nearly cancels the product", bias_that_cancels, shapes=(ODD, (33, 65, 257))
         ),
+        "range": family.spread(ODD, 20, -20, values=LAYER),
         "saturated": Family("logits of either sign up to 60: results next to 0 and 1", layer(15.0), shapes=(ODD,)),
         "infinity": family.infinity(ODD, values=infinite_bias),
         "nan": family.nan(ODD, values=one_nan_in_turn),

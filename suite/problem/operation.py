@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,7 +54,12 @@ class Operation(ABC):
     families: ClassVar[Mapping[str, Family]]
     """Kinds of inputs by name: `normal`, and others that break kernels."""
     telling: ClassVar[tuple[TellingCase, ...]] = ()
-    """Small cases that show mistakes which the usual sizes hide. Every implementation must pass them in a plain run."""
+    """Telling cases beside those that are built from the declarations (`suite/problem/telling_case.py`). Every
+    implementation must pass them in a plain run."""
+    untold: tuple[str, ...] = ()
+    """Names of telling cases, or of their families, that are left out because libraries get them wrong."""
+    sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
+    """Sizes in telling cases of dimensions for which SIZES do not do, by name, an ordinary one second."""
     large: ClassVar[tuple[TellingCase, ...]] = ()
     """Cases with one large dimension, for mistakes that begin there. A user's native kernels must pass them too."""
     sweep: ClassVar[tuple[Shape, ...]]
@@ -143,6 +150,24 @@ class Operation(ABC):
     def validate(self, dims: Mapping[str, int]) -> None:
         """Raise `UsageError` for sizes that contradict each other."""
 
+    def covered_sizes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the sizes whose pairs occur in telling cases, by the name of what `shape_of_sizes` takes."""
+        from suite.problem.telling_case import SIZES
+
+        return {dim: self.sizes.get(dim, SIZES) for dim in self.dims}
+
+    def shape_of_sizes(self, sizes: Mapping[str, int]) -> Shape:
+        """Return the shape for one of the `covered_sizes` each."""
+        return tuple(sizes[dim] for dim in self.dims)
+
+    @property
+    def usual_shape(self) -> Shape:
+        """The shape of the second of the `covered_sizes` each: small, and no multiple of a tile."""
+        return self.shape_of_sizes({name: (*sizes, *sizes)[1] for name, sizes in self.covered_sizes().items()})
+
+    def named_dims(self, shape: Shape) -> dict[str, int]:
+        return dict(zip(self.dims, shape, strict=True))
+
     def random_shape(self, size: Callable[[], int]) -> Shape:
         """Return a small valid shape, for tests. `size` draws a number from 0 to about 70."""
         return tuple(size() for _ in self.dims)
@@ -216,7 +241,7 @@ class Operation(ABC):
 
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
         """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
-        family = self.families[inputs]
+        family = self.family(inputs)
         if not (shapes or family.shapes):
             return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
         return [
@@ -227,12 +252,29 @@ class Operation(ABC):
             for options in self.option_combinations(dtype, family.options)
         ]
 
-    def telling_cases(self, dtype: str, precision: str) -> dict[str, Case]:
-        """Return the telling cases whose families have this dtype, by name."""
+    @cached_property
+    def all_telling(self) -> tuple[TellingCase, ...]:
+        """The telling cases that the operation declares, and those that are built from its declarations.
+
+        A user's operation has none: only the sizes in its file are known to be valid.
+        """
+        from suite.problem.telling_case import all_telling_cases
+
+        return all_telling_cases(self) if self.source is None else ()
+
+    def telling_cases(self, dtype: str, precision: str, *, first: bool = False) -> dict[str, Case]:
+        """Return the telling cases whose families have this dtype, by name.
+
+        first: only those that the suite's own implementations run in this dtype. The parity tests hold these to all
+        families at many sizes, so they run each in one of the dtypes.
+        """
+        found = [each for each in self.all_telling if each.first or not first]
+        if first and dtype in self.dtypes:
+            found = found[self.dtypes.index(dtype) :: len(self.dtypes)]
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
-            for each in self.telling
-            if dtype in self.families[each.inputs].dtypes
+            for each in found
+            if dtype in self.family(each.inputs).dtypes
         }
 
     def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:
@@ -240,8 +282,32 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in self.large
-            if dtype in self.families[each.inputs].dtypes
+            if dtype in self.family(each.inputs).dtypes
         }
+
+    def family(self, inputs: str) -> Family:
+        """Return the family of that name, or what several names and layouts with `+` between them have in common.
+
+        Raises `UsageError` for an unknown one.
+        """
+        from suite.problem import family, layouts
+
+        if inputs in self.families:
+            return self.families[inputs]
+        if not self.has_inputs(inputs):
+            valid = f"{', '.join(self.families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
+            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
+        normal = self.families["normal"]
+        parts = [self.families.get(part) or family.layout(part, normal.dtypes) for part in inputs.split("+")]
+        found = family.combined(normal, parts)
+        return replace(found, shapes=found.shapes or (self.usual_shape,))
+
+    def has_inputs(self, inputs: str) -> bool:
+        """True if the operation has inputs of this name: a family, a layout, or several of them."""
+        from suite.problem import layouts
+
+        placed = self.source is None
+        return all(part in self.families or (placed and layouts.known(part)) for part in inputs.split("+"))
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""
@@ -259,7 +325,7 @@ class Operation(ABC):
         """
         import torch
 
-        family = self.families[case.inputs]
+        family = self.family(case.inputs)
         drawn = family.values(self.operands(case), case, torch.Generator(device).manual_seed(seed))
         return tuple(
             family.place(operand.mT.contiguous(), position).mT if swapped else family.place(operand, position)
@@ -268,7 +334,7 @@ class Operation(ABC):
 
     def bytes(self, case: Case) -> int:
         """Return the least memory traffic: every element of every input read once, the output written once."""
-        stored = self.families[case.inputs].stored
+        stored = self.family(case.inputs).stored
         inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
         return inputs * case.element_bytes + self.output_bytes(case)
 

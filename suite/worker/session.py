@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 REPORT_PERIOD_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
 
-REPEAT_S, TELLING_REPEAT_S = 0.004, 0.002
-"""Time for which a checked call, and a call on a telling case, is repeated with the same inputs."""
+REPEAT_S, TELLING_REPEAT_S = 0.004, 0.014
+"""Time for which a checked call, and the calls on all telling cases together, are repeated with the same inputs."""
 EXTERNAL_FACTOR = 25
 """Factor on these times for a user's file."""
 
@@ -80,7 +80,7 @@ class Session:
         self._current = Started(None, Phase.STARTING)
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
-        self._telling: dict[tuple[str, str, str, int], Mapping[str, Problem]] = {}
+        self._telling: dict[tuple[str, str, str, int, bool], Mapping[str, Problem]] = {}
         self.external = ExternalPool(device, self._report, fork_server)
 
     def handle(self, request: Request) -> Reply:
@@ -169,7 +169,7 @@ class Session:
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed)
+        problems = self._telling_problems(request.case, request.seed, first=True)
         implementation = self._find(name, request.case)
         self._report(name, Phase.FIRST_CALL)
         adapter = implementation.adapter
@@ -178,21 +178,26 @@ class Session:
                 lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
-                TELLING_REPEAT_S,
+                TELLING_REPEAT_S / max(len(problems), 1),
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
         return probe_reply(result)
 
-    def _telling_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
-        """The operation's telling cases in the dtype and precision of `case`. They are kept, with their truths."""
+    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
+        """The operation's telling cases in the dtype and precision of `case`, or those of the suite's implementations.
+
+        Those of the latest dtype and precision are kept, with their truths.
+        """
         from suite import ops
-        from suite.checking.problem import Problem
+        from suite.checking.problem import Problems
 
         key = case.operation, case.dtype, case.precision, seed
-        if key not in self._telling:
-            cases = ops.operation(case).telling_cases(case.dtype, case.precision)
-            self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
-        return self._telling[key]
+        if any(each[:4] != key for each in self._telling):
+            self._telling.clear()
+        if (*key, first) not in self._telling:
+            cases = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
+            self._telling[*key, first] = Problems(cases, seed, self.torch_device)
+        return self._telling[*key, first]
 
     def _large_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
         """The operation's large cases in the dtype and precision of `case`."""
@@ -219,8 +224,9 @@ class Session:
         from suite import frameworks
 
         self._report(reference.name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed)
-        result = self.external.probe(reference, problems, EXTERNAL_FACTOR * TELLING_REPEAT_S, request.timeout_s)
+        problems = self._telling_problems(request.case, request.seed, first=False)
+        repeat_s = EXTERNAL_FACTOR * TELLING_REPEAT_S / max(len(problems), 1)
+        result = self.external.probe(reference, problems, repeat_s, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
             large = self._large_problems(request.case, request.seed)
             result = result.then(self.external.probe(reference, large, 0.0, request.timeout_s))
