@@ -28,12 +28,14 @@ MAX_ELEMENT_BITS, NAN_BITS = 20.0, 4.0
 explains the right elements too, and if some of these are numbers."""
 TIE_RATIO = 1.02
 """Two distances count as equal up to this ratio."""
+KIND_RATIO = 2.0
+"""A variant of a later kind must be nearer by this ratio. Bounds of the same mistake differ by less."""
 MAX_NAMES = 3
 """Largest number of mistakes that are named if they are equally close. With more of them, none is named."""
 
 
 class Rank(IntEnum):
-    """The kind of a variant. Of variants that are equally close, only those of the first kind are named: a mistake that
+    """The kind of a variant. Of variants that are about as close, only those of the first kind are named: a mistake that
     needs the inputs or the layout of this case explains why other cases are right."""
 
     INPUTS = 0
@@ -131,9 +133,10 @@ def closest(fits: Sequence[Fit], where: str = "") -> tuple[str, float]:
     plain = [each for each in fits if each.rank < Rank.FITTED] or list(fits)
     distances = [(each.distance_of_wrong if where else each.distance, each) for each in plain]
     nearest = min((distance for distance, _ in distances), default=0.0)
-    close = [each for distance, each in distances if distance <= nearest * TIE_RATIO]
-    first = min((each.rank for each in close), default=Rank.FITTED)
-    close = [each for each in close if each.rank == first]
+    first = min((each.rank for distance, each in distances if distance <= nearest * KIND_RATIO), default=Rank.FITTED)
+    of_kind = [(distance, each) for distance, each in distances if each.rank == first]
+    nearest = min((distance for distance, _ in of_kind), default=0.0)
+    close = [each for distance, each in of_kind if distance <= nearest * TIE_RATIO]
     mistakes = list(dict.fromkeys(each.mistake for each in close))
     if not 0 < len(mistakes) <= MAX_NAMES:
         return "", 0.0
