@@ -10,6 +10,7 @@ import torch
 
 from suite.checking.survey import Piece
 from suite.core.integers import cdiv
+from suite.numerics.bounds import rounding_limit
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
 from suite.problem.shape import Shape
 from suite.problem.variant import UNKNOWN, Variant
@@ -41,7 +42,8 @@ def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
                     )
         constant = float((o - v).median())
         if constant != 0.0:
-            yield Variant(f"{constant:.3g} was added to the result", value + constant, limit, fitted=True)
+            bound = limit + rounding_limit(value + constant, dtype).nan_to_num(0.0)
+            yield Variant(f"{constant:.3g} was added to the result", value + constant, bound, fitted=True)
     smallest = 2.0 ** MIN_EXPONENT[dtype]
     flushed = torch.where(value.abs() < smallest, 0.0, value)
     yield Variant("subnormal results were flushed to 0", flushed, torch.where(flushed == value, limit, 0.0))

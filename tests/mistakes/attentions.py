@@ -139,7 +139,7 @@ def mha(x: Tensor, w_qkv: Tensor, w_out: Tensor, *, heads: int, causal: bool = F
     return (o.transpose(1, 2).reshape(b, s, e) @ w_out.double().T).to(x.dtype)
 
 
-GROUPS, WIDE, LAST = (2, 4, 2, 33, 100, 64), (2, 4, 2, 33, 70, 128), (1, 2, 1, 1, 77, 64)
+GROUPS, WIDE, LAST = (2, 4, 2, 17, 40, 64), (1, 2, 1, 17, 40, 128), (1, 2, 1, 1, 77, 64)
 KERNELS = [
     Mistake("key heads tiled", "attention", GROUPS, lambda q, k, v, **how: attention(q, k, v, **how, expand=tiled),
             r"query head h read key head h % H_kv"),
@@ -153,7 +153,7 @@ KERNELS = [
     Mistake("keys of batch entry 0", "attention", GROUPS,
             with_change(lambda q, k, v: (q, k[:1].expand(k.shape), v)), r"k at B = 0 was read for every B"),
     Mistake("other batch entries zero", "attention", GROUPS, after(lambda o: o[1:].zero_()),
-            r"^as if \[1:2, 0:4, 0:33, 0:64\] was left 0"),
+            r"^as if \[1:2, 0:4, 0:17, 0:64\] was left 0"),
     Mistake("a head zero", "attention", (1, 2, 1, 100, 100, 64), after(lambda o: o[:, 1].zero_()),
             r"^as if \[0:1, 1:2, 0:100, 0:64\] was left 0", options={"causal": True}),
     Mistake("a head of several zero", "attention", GROUPS, after(lambda o: o[:, 2].zero_()),
@@ -161,7 +161,7 @@ KERNELS = [
     Mistake("features after 64", "attention", WIDE, lambda q, k, v, **how: attention(q, k, v, **how, features=64),
             r"q was read as 0 in the last 64 of D"),
     Mistake("features of the result after 64", "attention", WIDE, after(lambda o: o[..., 64:].zero_()),
-            r"0:33, 64:128\] was left 0"),
+            r"0:17, 64:128\] was left 0"),
     Mistake("scale of 1/8", "attention", WIDE, lambda q, k, v, *, causal: attention(q, k, v, sm_scale=0.125),
             r"scale|multiplied by sqrt|1/8|0.125"),
     Mistake("sm_scale ignored", "attention", GROUPS, lambda q, k, v, **_: attention(q, k, v),

@@ -15,7 +15,7 @@ SAID = {
     "jax-attention-heads_tiled": "query head h read key head h % H_kv, not h // (H / H_kv)",
     "jax-attention-masked_after_softmax": "hidden keys counted in the denominator",
     "jax-attention-masked_by_a_number": "a query that sees no key gave the mean of V",
-    "jax-attention-no_maximum": "the maximum was not subtracted",
+    "jax-attention-no_maximum": NONE,
     "jax-attention-probabilities_in_float16": "probabilities were rounded to float16",
     "numpy-attention-maximum_over_queries": "the maximum was of the queries of a key",
     "numpy-attention-one_maximum_for_all": "the largest of all scores was subtracted",
