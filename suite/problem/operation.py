@@ -311,7 +311,8 @@ class Operation(ABC):
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""
-        found = shapes_by_name.parse(text, self.name, self.dims, is_square=self.is_square)
+        flags = {option.name: option.flag for option in self.options}
+        found = shapes_by_name.parse(text, self.name, self.dims, is_square=self.is_square, options=flags)
         for dims in found:
             self.validate(dims)
         return [tuple(dims.values()) for dims in found]
