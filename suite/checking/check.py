@@ -120,7 +120,6 @@ def check_calls(
         first_verdict = judge_draw(first_copy, problem, 0)
         diagnosis = _diagnosis([first_copy, second.early], [first_verdict, second_verdict], problem)
         second.early = first_copy.new_empty(0)  # frees a quarter of the memory that outputs take
-
         on_phase(Phase.THIRD_CALL)
         third_begin = perf_counter()
         third = caller.call(0)

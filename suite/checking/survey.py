@@ -17,8 +17,8 @@ from suite.problem.variant import Part
 
 POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0, torch.float64: 0x7FF8 << 48}
 POISON |= {kind: torch.iinfo(kind).max for kind in (torch.int16, torch.int32, torch.int64)}
-"""Bits of the NaN or integer that fills allocated but unwritten memory. Arithmetic makes other NaN, except in 16 bits on
-a CPU, where a conversion from float32 makes these."""
+"""Bits of the NaN or integer that fills allocated but unwritten memory. Arithmetic makes other NaN, except in 16 bits
+on a CPU, where a conversion from float32 makes these."""
 BESIDE = -1
 """Bits, as a signed integer, of the NaN in guard bands."""
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-SAMPLE = 2**16
-"""Results of a piece of the truth that the statistics read, if it has as many: enough to average errors to 1/256."""
+from suite.numerics.sampled import SAMPLE
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from suite.numerics.bounds import (
 )
 from suite.numerics.formats import DTYPES, unit_roundoff
 from suite.numerics.noise import Noise, sample
-from suite.ops.attention import SM_SCALE, Attention, far_below, large_scores, minus_infinity, stored_bshd
+from suite.ops.attention import SM_SCALE, Attention
 from suite.problem import family, numbers, outputs
+from suite.problem.attention_inputs import far_below, large_scores, minus_infinity, stored_bshd
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.option import Option

@@ -79,7 +79,8 @@ def shifted(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 def far_below(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Numbers around -57344: their exponentials are 0 unless the maximum of the row itself is subtracted."""
-    return (numbers.normals(shape, case, source).double() * 8.0 - 57344.0).to(numbers.dtype_of(case))
+    spread = max(8.0, 57344.0 * 2.0 * unit_roundoff(case.dtype))  # some neighbours of the type
+    return (numbers.normals(shape, case, source).double() * spread - 57344.0).to(numbers.dtype_of(case))
 
 
 def minus_infinity(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
 from suite.numerics import formats
+from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
@@ -346,7 +347,8 @@ class Operation(ABC):
         """Return the least device memory that a checked run of `case` needs.
 
         It holds the inputs of two draws, the buffers that calls read, two results with a copy of each, two more if
-        several results are joined to compare them, and the workspace of the truth.
+        several results are joined to compare them, the workspace of the truth, and that of the statistics.
         """
         output = self.output_bytes(case)
-        return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)
+        held = 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output
+        return held + self.workspace_bytes(case) + STATISTICS_BYTES

@@ -199,14 +199,6 @@ class Session:
             self._telling[*key, first] = Problems(cases, seed, self.torch_device)
         return self._telling[*key, first]
 
-    def _large_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
-        """The operation's large cases in the dtype and precision of `case`."""
-        from suite import ops
-        from suite.checking.problem import Problem
-
-        cases = ops.operation(case).large_cases(case.dtype, case.precision)
-        return {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
-
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
         """Call a user's file in its external process, and judge the results here."""
         self._report(reference.name, Phase.PREPARING)
@@ -221,14 +213,16 @@ class Session:
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
-        from suite import frameworks
+        from suite import frameworks, ops
+        from suite.checking.problem import Problems
 
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed, first=False)
         repeat_s = EXTERNAL_FACTOR * TELLING_REPEAT_S / max(len(problems), 1)
         result = self.external.probe(reference, problems, repeat_s, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
-            large = self._large_problems(request.case, request.seed)
+            cases = ops.operation(request.case).large_cases(request.case.dtype, request.case.precision)
+            large = Problems(cases, request.seed, self.torch_device)
             result = result.then(self.external.probe(reference, large, 0.0, request.timeout_s))
         reply = probe_reply(result)
         return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
