@@ -143,11 +143,17 @@ class Aggregate:
             bound, reference = each.bound(self.independent, many), max(each.reference, 2.0**-1000)
             direction = "large" if each.total > 0 else "small"
             words = f"all are {abs(each.total) / reference:.2g} {unit} too {direction} on average"
-            found.append((abs(each.total) / bound, f"{kind}: {words}, at most {bound / reference:.2g} is right"))
+            ratio = abs(each.total) / bound if each.total else 0.0  # all weights are 0 if all truths are
+            found.append((ratio, f"{kind}: {words}, at most {bound / reference:.2g} is right"))
         squares, bound = self.squares.total / self.squares.count, self.squares.bound(self.independent, many)
         words = f"the root mean square error is {math.sqrt(squares):.2g} of an ulp and a deviation"
         limit = math.sqrt(bound / self.squares.count)
-        found.append((math.sqrt(self.squares.total / bound), f"spread: {words}, at most {limit:.2g} is right"))
+        found.append(
+            (
+                math.sqrt(self.squares.total / bound) if self.squares.total else 0.0,
+                f"spread: {words}, at most {limit:.2g} is right",
+            )
+        )
         ratio, reason = max(found)
         return ratio, reason if ratio > 1.0 else ""
 
