@@ -62,6 +62,14 @@ def large_numbers(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
     return (drawn * (numbers.largest(case) / room)).to(numbers.dtype_of(case))
 
 
+def halves(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Numbers from 1024 to 2048, of one sign in the first half of what is summed and of the other in the second."""
+    drawn = 1024.0 + 1024.0 * torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
+    axis = 1 if case.option("axis", "all") == "1" else 0
+    drawn.narrow(axis, 0, shape[axis] // 2).neg_()
+    return drawn.to(numbers.dtype_of(case))
+
+
 class Sum(Operation):
     rank = 34
     name = "sum"
@@ -96,6 +104,11 @@ class Sum(Operation):
         "cancellation": family.cancellation((9, 136), values=numbers.per_operand(cancelling)),
         "positive": Family(
             "numbers of one sign: a sum in 16 bits stops growing", numbers.per_operand(positive), shapes=((64, 520),)
+        ),
+        "halves": Family(
+            "large numbers of opposite signs in two halves: sums of parts overflow float16",
+            numbers.per_operand(halves),
+            shapes=((64, 264),),
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
