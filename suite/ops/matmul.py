@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance, truncation
 from suite.numerics.float8 import FLOAT8, float8_limit, scales
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.numerics.noise import Noise, sample
@@ -46,6 +46,10 @@ def matmul_limit(
     return limit(torch.minimum(probable, greatest), value, dtype)
 
 
+SPLIT_TERMS, SPLIT_DEPTH = 64, 8
+"""Terms that split products add on tensor cores before the sum goes to float32, and those of one addition."""
+
+
 def product_kind(dtype: str, precision: str) -> str:
     """Return the type that tensor cores multiply."""
     return "tf32" if precision == "tf32" else dtype
@@ -74,11 +78,15 @@ def product_noise(
 ) -> Noise:
     """Return the noise of a matrix product of M, N and K terms, `shape`.
 
-    An input's rounding changes a row or a column of results, so the roundings of the smaller operand count.
+    An input's rounding changes a row or a column of results, so the roundings of the smaller operand count. Float32
+    products by parts of bfloat16 are sums on tensor cores, which lose up to SPLIT_TERMS terms' truncations.
     """
     m, n, k = shape
     at = sample(tuple(value.shape), value.device)
-    return Noise(*product_error(value[at], spread_squared[at], k, dtype, precision), min(m * n, m * k, n * k))
+    systematic, variance = product_error(value[at], spread_squared[at], k, dtype, precision)
+    if product_kind(dtype, precision) == "float32":
+        systematic += value[at].abs() * truncation(min(k, SPLIT_TERMS), SPLIT_DEPTH)
+    return Noise(systematic, variance, min(m * n, m * k, n * k))
 
 
 def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:

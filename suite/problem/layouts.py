@@ -14,7 +14,7 @@ import torch
 from suite.problem import placement
 from suite.problem.shape import Shape
 
-Place = Callable[[torch.Tensor], torch.Tensor]
+Place = Callable[["torch.Tensor"], "torch.Tensor"]
 
 
 def _reversed(operand: torch.Tensor) -> torch.Tensor:

@@ -180,7 +180,7 @@ def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> Non
     failed = session.failed(request, raised.value)
     assert failed.implementation == "with/raises"
     assert "no strides" in failed.reason
-    assert "in the telling case strided (NotImplementedError says that one is not covered)" in failed.reason
+    assert "in the telling case repeated0/dense (NotImplementedError says that one is not covered)" in failed.reason
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_telling_case_that_a_file_declines_is_not_covered_and_noted(
     assert "strided" not in reply.checked.split(", ")
     assert reply.reason.startswith("telling cases that it does not cover: ")
     assert reply.reason.endswith(f"({reason})")
-    assert "strided" in reply.reason
+    assert "N=31,inputs=stepped/dense" in reply.reason
 
 
 def test_an_assertion_in_another_call_is_an_error(session: Session, tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from suite import ops
 from suite.core.phases import Phase
-from suite.custom.about import About, Facts
+from suite.custom.about import About, Facts, ResultForm
 from suite.frameworks.triton.tuned import Entry
 from suite.hardware.device import Device
 from suite.problem.source import Source
@@ -49,7 +49,7 @@ REFERENCE = ExternalReference("with/mine", "/home/me/mine.py", "jax", True, "012
 COLUMNS = TimingColumns("", "one; two", "cupti", "cold", 30, "interval", device_us=1.5, peak_bytes=512)
 ENTRY = Entry("fake.kernel", {"N": 64, "MODE": "up", "X": None}, ("torch.float32",), {"BLOCK": 32}, 2.0, 3.0, 9)
 OWN = Source("/home/me/mine.py", "reference", "0123456789ab")
-FACTS = Facts((4, 6), "bfloat16", ((4, 6), ()), 50, (4,), "bfloat16", 0, 58, multiplies=False)
+FACTS = Facts((4, 6), "bfloat16", ((4, 6), ()), 50, (ResultForm("", (4,), "bfloat16"),), 0, 58, multiplies=False)
 ABOUT = About("mine", "mine", "mine(x, y)", "y = x", ("M", "N"), ((4, 6),), ("bfloat16",), (), "torch", (FACTS,))
 MESSAGES = [
     CheckRequest(replace(CASE, source=OWN), "torch", 0),
@@ -66,7 +66,7 @@ MESSAGES = [
     Ready(),
     Started(None, Phase.PREPARING),
     Started("triton", Phase.TIMED_CALL, "BLOCK=64"),
-    Done(CheckReply("ok", "", 0.5, 0.25, 1.0, 1e-8, "yes", "BLOCK=64")),
+    Done(CheckReply("ok", "", 0.5, 0.25, 1.0, 1e-8, 1e-9, "yes", "BLOCK=64")),
     Done(CheckReply("wrong", "shape: a\x1b[31m\nb\udc80", 0.5, math.inf)),
     Done(ProbeReply("wrong", "value: no", "tail, nan")),
     Done(TimeReply({"torch": COLUMNS, "with/mine": COLUMNS})),
