@@ -30,7 +30,6 @@ KINDS = {
     "slows": "takes time from other rows",
     "destroys": "ends or ruins what other rows need",
     "late": "returns before its work is done, or works where no record is taken",
-    "ahead": "computes before its call, where no record is taken",
     "precision": "rounds more than the case allows, where it is timed",
     "narrow": "is right for the inputs that are tried first, and wrong for others",
     "memory": "reads or writes memory that is not its own",

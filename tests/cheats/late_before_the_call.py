@@ -4,7 +4,7 @@ import threading
 import time
 
 OPERATION = "matmul"
-KIND = "ahead"
+KIND = "late"
 EXPECTED = ("no effect", "wrong")
 GPU = False
 

@@ -3,7 +3,7 @@
 import sys
 
 OPERATION = "matmul"
-KIND = "ahead"
+KIND = "late"
 EXPECTED = ("no effect",)
 GPU = False
 
