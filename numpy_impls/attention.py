@@ -64,7 +64,7 @@ def attention(
 
 
 def _weighted_sum(p: np.ndarray, values: np.ndarray, causal: bool) -> np.ndarray:
-    """p @ values. Computed row by row if a hidden value is not finite, because its weight of 0 would give NaN.
+    """p @ values. Computes row by row if a hidden value is not finite, because 0 times such a value is NaN.
 
     With `causal` the last row sees all of `values`, and each row before it sees one key less.
     """

@@ -26,7 +26,7 @@ def attention_grad(
     dq = sm_scale ds k, dk = sm_scale ds^T q, dv = p^T do; dk and dv are sums over the query heads of a key head.
 
     float32, float16 or bfloat16, any strides. Everything is computed in float32 and rounded once. Grouped heads,
-    `causal` and `sm_scale` are those of `attention`; a query that sees no key has no gradient.
+    `causal` and `sm_scale` are those of `attention`; a query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes.
     """

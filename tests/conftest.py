@@ -1,4 +1,4 @@
-"""Where the tests run: on an NVIDIA GPU if torch sees one, else on the CPU, with Triton interpreted."""
+"""Selects the device of the tests: an NVIDIA GPU if torch sees one, else the CPU, with Triton interpreted."""
 
 from __future__ import annotations
 

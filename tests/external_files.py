@@ -86,12 +86,12 @@ class SharedProcess:
         self.process.close()
         self.fork_server.close()
 
-    def check(self, implementation: ExternalImplementation) -> CheckReply | Failed:
+    def check(self, implementation: ExternalImplementation, case: Case = CASE) -> CheckReply | Failed:
         reference = implementation.reference
-        case = SharedCase(self.process, Problem(CASE, 0, torch.device("cpu")))
+        shared = SharedCase(self.process, Problem(case, 0, torch.device("cpu")))
         try:
             result = check_calls(
-                RemoteCaller(case, reference), case.problem, claims_determinism=implementation.deterministic
+                RemoteCaller(shared, reference), shared.problem, claims_determinism=implementation.deterministic
             )
         except RaisedError as error:
             return CheckReply("unsupported", str(error)) if error.kind == "unsupported" else Failed(str(error), None)

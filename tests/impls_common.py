@@ -100,7 +100,7 @@ def ulp(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def uncovered(implementation: Implementation, dtype: torch.dtype, keys: int) -> bool:
-    """Whether the implementation does not cover the case on its device."""
+    """True if the implementation does not cover the case on its device."""
     if implementation.device == "cpu":
         return implementation.file == "attention.cudnn"
     fused = implementation.module.__name__ in FUSED

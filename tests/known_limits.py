@@ -1,4 +1,4 @@
-"""What libraries and compilers cannot do: the parity tests and validation/error_ratios.py expect it."""
+"""Known limits of libraries and compilers, which the parity tests and validation/error_ratios.py expect."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "multi_head_attention", "jax/cudnn", "nan"): (HALF, LEAKS),
     ("cuda", "multi_head_attention", "torch", "nan"): (ALL, LEAKS),
 }
-"""What a library or a compiler cannot do: (device, operation, implementation, family) -> (dtypes, why).
+"""Known limits of a library or a compiler: (device, operation, implementation, family) -> (dtypes, why).
 
 An entry that no longer holds fails its test. The suite's own kernels have entries only for the tools that run them.
 """

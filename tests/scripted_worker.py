@@ -55,7 +55,7 @@ def time_of(us: float, **more: Any) -> dict[str, Any]:
 
 
 def as_dict(request: Request) -> dict[str, Any]:
-    """What answers read of a request."""
+    """The fields of a request that answers read."""
     done = {TimeRequest: "time", ProbeRequest: "probe"}
     return {**asdict(request), "do": done.get(type(request), "check")}
 

@@ -27,7 +27,7 @@ ENTRY = tuned.Entry(
 
 
 class Kernel:
-    """What an Autotuner needs of a kernel: `out = a + b`. `launched` has the parameters of each launch."""
+    """A kernel for an Autotuner: `out = a + b`. `launched` has the parameters of each launch."""
 
     arg_names = ("a", "b", "out", "N", "MODE", "BLOCK")
 

@@ -24,7 +24,8 @@ def conv2d(
     Shapes: x (N, H, W, C), weight (K, R, S, C), any strides; the result is row-major. cuDNN gets views in
     `channels_last`, without copies, and times its algorithms in the first call of each shape (`benchmark`).
     float32, float16 or bfloat16; sums in float32. float32: precision "ieee", or "tf32" on a GPU. The settings of the
-    process are restored after the call.
+    process are restored after the call. On a CPU bfloat16 with a stride is widened to float32: oneDNN 3.12
+    leaves results unwritten in its bfloat16 tiles (AMX), as for W = 1, S = 3, stride 3 and padding 2.
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" on a CPU.
     """
@@ -33,8 +34,10 @@ def conv2d(
         return _zeros(x, weight, stride, padding)
     images, taps = x.permute(0, 3, 1, 2), weight.permute(0, 3, 1, 2)
     if not x.is_cuda:
+        if x.dtype == torch.bfloat16 and stride > 1:
+            images, taps = images.float(), taps.float()
         y = torch.nn.functional.conv2d(images, taps, stride=stride, padding=padding)
-        return y.permute(0, 2, 3, 1).contiguous()
+        return y.permute(0, 2, 3, 1).contiguous().to(x.dtype)
     flags = torch.backends.cudnn.conv
     before = flags.fp32_precision, torch.backends.cudnn.benchmark
     flags.fp32_precision, torch.backends.cudnn.benchmark = precision, True

@@ -1,7 +1,7 @@
 """Measures the rate of false verdicts of `diff`: compares repeated runs of the same code in all pairs.
 
     python validation/a_a_rates.py --runs 5 --op sigmoid --op vector_add       # makes 5 runs in a temporary folder
-    python validation/a_a_rates.py results/a results/b results/c               # a folder without tables is made
+    python validation/a_a_rates.py results/a results/b results/c               # makes the runs that do not exist
     python validation/a_a_rates.py runs/1 runs/2 runs/3 --out results/nvidia-h200/proof -- --op all --repeat 3
 
 Arguments after `--` are those of `compare`. R runs give R (R - 1) / 2 pairs. The pairs are not independent: each run is

@@ -4,10 +4,10 @@
     python validation/against_nsight.py --op matmul --impl torch --impl triton --out results/nvidia-h200/proof
 
 Each side runs in its own process, since CUPTI has one subscriber a process. Both draw the inputs, warm up, and call the
-implementations in shuffled rounds. The suite's eviction of the cache precedes each call, and one call is made every
---period-ms on either side. The period matters: the power cap slows a matmul that runs every other millisecond, but not
-one that runs ten times a second, which is what Nsight Compute's overhead allows. The sides take turns, --blocks times
-each; the table shows the median of every block, and so any drift.
+implementations in shuffled rounds. Before each call the suite evicts the cache. Both sides make one call every
+--period-ms, because the power cap slows a matmul that runs every other millisecond, but not one that runs ten times a
+second, the most that Nsight Compute's overhead allows. The sides take turns, --blocks times each. The table shows the
+median of every block, so that drift is visible.
 
 Nsight Compute collects one metric, `gpu__time_duration`, in one pass, without its clock control and without its own
 flush of the caches, which would flush between the kernels of one call. It profiles kernels only, so the time of copies
@@ -17,8 +17,8 @@ spins for a known number of cycles, so its time gives the SM clock on either sid
 Nsight Compute adds a constant to the time of any kernel. The difference for a fill of one element, timed in the same
 run on both sides, is that constant: `offset us`. The tolerance applies to the difference beyond it.
 
-The sides share XLA's programs and Triton's configurations through caches on disk. If the sides still ran different
-kernels, and their times disagree, the row is `unlike`, which is no verdict on the timer.
+The sides share XLA's programs and Triton's configurations through caches on disk. If they still ran different kernels,
+and their times disagree, the row is `unlike`: it says nothing about the timer.
 
 Exit status: 0; 1 if a row is off or there is none; 2 without ncu; 3 if this machine does not permit profiling.
 """

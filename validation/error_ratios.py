@@ -9,7 +9,7 @@ Each implementation is checked as `compare` checks it, in a worker process, on e
 the gallery tests/wrong_kernels has a ratio above 1 or is refused for another reason. Cases that tests/known_limits.py
 lists as known limits of a library are excluded and counted. Kernels of other libraries (PEER) run if --impl names them.
 
-An operation's files are written when it is finished: OUT/OPERATION/error_ratios.csv, error_ratios.md and
+When an operation is finished, its files are written: OUT/OPERATION/error_ratios.csv, error_ratios.md and
 wrong_kernels.csv. OUT/README.md has a line for each operation with files, from this run or an earlier one.
 
 Exit status: 0 if it passes, 1 if not, 2 for an unknown device.

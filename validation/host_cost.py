@@ -3,9 +3,9 @@
     python validation/host_cost.py                                     # all operations, small sizes
     python validation/host_cost.py --op matmul --impl triton --impl torch --out results/nvidia-h200/proof
 
-For each implementation it measures the time of one call in a steady loop, its ratio to torch's, and both again for the
-function without the plans of `_kept.py`; for a kept call also the parts of its time: looking up, allocating, launching.
-`dispatch_us` and `latency_us` of `suite.timing` stand beside loops of this program, on warm caches.
+For each implementation it measures the time of one call in a steady loop, and its ratio to torch's, with and without
+the plans of `_runtime/kept.py`. For a kept call it also measures the parts of its time: looking up, allocating,
+launching. `dispatch_us` and `latency_us` of `suite.timing` are compared with loops of this program, on warm caches.
 
 Exit status: 0 if every ratio is within its limit (CUDA 1.2, Triton 1.5, both 1.5 for elementwise operations) and every
 column within 10% of its loop; 1 if not.
@@ -50,8 +50,8 @@ SHAPES = {
 ELEMENTWISE = ("vector_add", "matrix_add", "sigmoid")
 LIMITS = {"cuda": 1.2, "triton": 1.5}
 BATCH, BATCH_US, BATCHES = 100, 3000, 15
-"""Calls between two readings of the clock: as many as take BATCH_US, at most BATCH, fewer than a stream can queue; and
-the number of such batches, whose median counts."""
+"""A batch, the calls between two readings of the clock, takes BATCH_US and has at most BATCH calls, fewer than a stream
+can queue. The median of this number of batches counts."""
 TOLERANCE = 0.1
 ROUNDS = 5
 """Measurements of a column between loops of this program. The median ratio counts, since the host's speed varies."""

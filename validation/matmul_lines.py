@@ -46,9 +46,9 @@ HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", 
 SETUP = "inputs"
 ROUNDS = 8
 SLOW_US, FEWER = 2000.0, 3
-"""Time of a call in us above which a line takes this smaller number of samples."""
+"""Time of a call in us, and the smaller number of samples of lines that take longer."""
 WRONG = 0.01
-"""Relative norm of the difference to torch's result that no rounding causes; with float8 ten times as much."""
+"""Smallest relative norm of a difference to torch's result that rounding cannot cause; ten times as much in float8."""
 WORST, SHOWN = 6, 3
 """Products of the profiles, and of the table of a line."""
 COMPILING = 4

@@ -3,10 +3,9 @@
 python -m validation.matmul_model --fit plans.csv          # files of one precision by validation.matmul_plans
 python -m validation.matmul_model --fit plans.csv --share 0.67 --seed 1      # fits part of the shapes, tests the others
 
-The constants are printed as Python, to be written to FITTED of the model under the name of the device. The fit lowers
-the loss of the choice: the mean logarithm of the chosen plan's time over that of the best one. A small weight lowers
-the error of predicted times of plans near the best one too. It changes one constant at a time as long as that lowers
-the objective.
+The constants are printed as Python, to be written to FITTED of the model under the name of the device. The objective is
+the mean logarithm of the chosen plan's time over that of the best one, plus, with a small weight, the error of the
+predicted times of plans near the best one. The fit changes one constant at a time as long as that lowers the objective.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from validation.matmul_plan_tables import Timed, mean, plan, read
 
 Costs = model.Costs | model_tf32_float8.Costs
 NEAR = 1.5
-"""The error of plans whose time is below this multiple of the best one counts."""
+"""The error of predicted times counts for plans that take less than this multiple of the best time."""
 ERROR_WEIGHT = 0.1
-"""Weight of the mean squared error of logarithms of times, beside the loss of the choice."""
+"""Weight in the objective of the mean squared error of logarithms of times."""
 SOFTNESS = 0.03
 """Plans whose predicted times differ by this share count as nearly equal choices."""
 SQUARES = 4

@@ -34,7 +34,7 @@ DTYPES = {
 FACTS = Problem._fields[3:]
 """Columns of a file of 16 bits, beside the sizes, that the choice depends on."""
 WRONG = 0.01
-"""Relative norm of the difference to the vendor's result that rounding does not explain."""
+"""Smallest relative norm of a difference to the vendor's result that rounding does not explain."""
 AnyProblem = Problem | model_tf32_float8.Problem
 
 

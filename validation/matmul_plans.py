@@ -48,7 +48,7 @@ MAX_PRODUCTS = 2**40
 """Largest number of multiplications of a drawn shape: larger ones take most of the time and add little."""
 ROUNDS = 4
 SLOW_PLAN_RATIO = 1.5
-"""A plan whose time is above this multiple of the best one is timed once."""
+"""A plan that takes more than this multiple of the best time is timed only once."""
 BEGIN, END = "<!-- plans:begin -->", "<!-- plans:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3

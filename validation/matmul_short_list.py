@@ -1,8 +1,9 @@
 """Chooses a matmul's plan from a short list by properties of the device alone. The fitted model is compared with it.
 
-The list has a few configurations of each kernel. A plan's time is estimated by the roofline of the device: the waves of
-its blocks, each as long as the products or the loads of its steps, or the traffic of device memory. The only numbers
-beside the device's are a launch, the latency of device memory, and the waits of kernels that load by threads.
+The list has a few configurations of each kernel. A plan's time is estimated by the roofline of the device: the larger
+of the time of the waves of blocks, each limited by the products or the loads of its steps, and of the traffic of device
+memory. Besides the device's rates the estimate uses the time of a launch, the latency of device memory, and the waits
+of kernels that load by threads.
 """
 
 from __future__ import annotations

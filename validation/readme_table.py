@@ -48,7 +48,7 @@ NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}
 
 
 def best(rows: Sequence[Row], framework: str) -> str:
-    """Format `1.012 (persistent)`: `vs_best` of the framework's fastest implementation, and its variant."""
+    """Format `vs_best` of the framework's fastest implementation, and its variant, as `1.012 (persistent)`."""
     own = [
         row
         for row in rows

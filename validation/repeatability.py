@@ -1,7 +1,7 @@
 """Measures repeatability: compares two runs of `compare` in fresh processes row by row.
 
     python validation/repeatability.py                               # run `compare --op all` twice
-    python validation/repeatability.py results/a results/b           # two runs; a missing one is made
+    python validation/repeatability.py results/a results/b           # two runs; makes those that do not exist
     python validation/repeatability.py results/a results/b --op matmul --out results/nvidia-h200/proof
 
 Compares vs_best of all rows of 10 us or more that have it in both runs, except rows of the fastest vendor

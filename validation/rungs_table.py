@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "lab" / "rungs.md"
 RESULTS = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "rungs"
 MAX_CASES = 4
-"""Largest number of columns: the largest cases of an operation, in bfloat16 first."""
+"""Largest number of columns: the largest cases of an operation, bfloat16 first."""
 ATTENTION = "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128"
 CHOSEN = {
     "matmul": [("M=4096,N=4096,K=4096", kind) for kind in ("bfloat16 ieee", "float32 tf32", "float32 ieee")],

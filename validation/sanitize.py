@@ -4,11 +4,11 @@
     python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
 
 Each tool runs over each operation in a process of its own. The process calls every implementation once for each ragged
-size (and those of FURTHER), dtype, precision, layout and mask. The same calls are made
-without a tool first, which builds the libraries. Memory comes from cudaMalloc without torch's cache
-(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
-compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass. The
-output of a row that does not pass is kept as TOOL-OPERATION.txt.
+size (and those of FURTHER), dtype, precision, layout and mask. The same calls are made without a tool first, which
+builds the libraries. Memory comes from cudaMalloc without torch's cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an
+access past an array is also past its allocation. A row passes if compute-sanitizer counts no error. A process that
+dies, does not finish in time or makes no call does not pass. The output of a row that does not pass is kept as
+TOOL-OPERATION.txt.
 
 A tool may report errors in right programs, as a probe shows (sanitizer/limits.py). The kernel is then left out, or
 built in an order that the tool follows, and the note of the row says so.

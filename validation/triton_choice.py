@@ -4,8 +4,9 @@ python -m validation.triton_choice --by model --seed 301 --out model.csv
 python -m validation.triton_choice --by list --seed 301 --out list.csv
 python -m validation.triton_choice --read model.csv list.csv
 
-The rules ask for multiprocessors only; the autotuner times the configurations of the short list, or takes a tuned one.
-The models may go where the list is within 3% in the geometric mean, and no worse in its worst shape.
+The rules depend only on the number of multiprocessors; the autotuner times the configurations of the short list, or
+takes a tuned one. The models can be removed if the list is within 3% in the geometric mean, and no worse in its worst
+shape.
 """
 
 from __future__ import annotations

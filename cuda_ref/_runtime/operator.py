@@ -53,7 +53,7 @@ def _count(function: Callable[..., Any]) -> int:
 
 
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that allocates tensors like the results: like the first tensors, except for matmul and sum."""
+    """Returns a function that allocates the results, shaped like the first tensors, except for matmul and sum."""
     if function.__name__ == "matmul":
         return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
     if function.__name__ == "sum":

@@ -58,8 +58,8 @@ def launch(
 
 
 def scales(D: int, sm_scale: float | None) -> tuple[float, float]:
-    """sm_scale, and sm_scale * log2(e) for base-2 exponentials. It is not 0, because 0 times a hidden key's -inf is
-    NaN."""
+    """sm_scale, and sm_scale * log2(e) for base-2 exponentials. The second is never 0, because 0 times a hidden key's
+    -inf is NaN."""
     scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
     return scale, max(scale * math.log2(math.e), 2.0**-126)
 

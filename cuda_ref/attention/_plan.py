@@ -15,7 +15,7 @@ from cuda_ref.attention._hopper import launch
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch divides the work. A team of warpgroups computes one tile at a time."""
+    """The division of the work of a launch. A team of warpgroups computes one tile at a time."""
 
     BLOCK_M: int
     """Queries of a tile."""
@@ -48,9 +48,9 @@ def cdiv(size: int, by: int) -> int:
 def choose(D: int, causal: bool, S_q: int, S_k: int, heads: int, processors: int) -> int:
     """The index of the plan in PLANS[D]. heads: query heads of all batch entries. processors: multiprocessors.
 
-    D = 64: one team with large tiles, which read keys least often, if rows are long and tiles many; otherwise three
-    teams, of which one multiplies while another loads or stores. D = 128: steps of 176 keys if they pad the keys less
-    than steps of 128. Under a causal mask the first steps of a tile apply the mask, and short steps waste less.
+    D = 64: for long rows and many tiles one team with large tiles, which read keys least often; otherwise three teams,
+    so that one multiplies while another loads or stores. D = 128: steps of 176 keys if they pad the keys no more than
+    steps of 128. Under a causal mask the first steps of a tile apply the mask, and short steps waste less.
     """
     if D == 64:
         tiles = heads * cdiv(S_q, PLANS[64][0].BLOCK_M)

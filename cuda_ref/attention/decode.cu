@@ -5,10 +5,10 @@
 // A second kernel adds the parts.
 //
 // The warps of a block take 16 keys each in turn. Each warp has its own ring of stages, filled by cp.async, so the loop
-// has no barrier. mma.sync multiplies 16 rows by 16 keys; the sums of the scores become the weights of the second
-// product in the same registers. Each warp keeps the largest score m, the sum of weights l and the sum of weighted
-// values acc of its keys. They are combined over the warps at the end, and over the parts by the second kernel, both in
-// a fixed order: each is scaled by exp2(its m - the largest m).
+// has no barrier. mma.sync multiplies 16 rows by 16 keys; the registers of the scores then hold the weights of the
+// second product. Each warp keeps, for its keys, the largest score m, the sum of weights l and the sum of weighted
+// values acc. At the end they are combined over the warps, and by the second kernel over the parts, both in a fixed
+// order: l and acc are scaled by exp2(their m - the largest m).
 //
 // Under a causal mask the last S_q - 1 keys are hidden from some rows. Their values are multiplied without tensor
 // cores, which cannot leave a key out: 0 times NaN is NaN.

@@ -1,5 +1,5 @@
-"""Attention of a few queries in CUDA: adds to tensor cores a division of the keys among blocks (split-K over keys). A
-second kernel adds the parts."""
+"""Attention of a few queries in CUDA on tensor cores: the keys are divided among blocks (split-K over keys). A second
+kernel adds the parts."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from cuda_ref.attention._hopper import attend, copied, readable, strides
 DETERMINISTIC = True
 
 MOST_QUERIES = 16
-"""Queries that a block computes together; a call has at most so many."""
+"""Most queries of a call. A block computes all of them together."""
 STEP = 64
 """Keys per step of a block's warps together; divides the keys of a part."""
 MOST_PARTS = 1024  # as in decode.cu

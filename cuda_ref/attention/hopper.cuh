@@ -124,7 +124,7 @@ __device__ __forceinline__ void load_boxes(uint32_t to, const CUtensorMap* map, 
     }
 }
 
-// load_boxes, after an arrival at the barrier that announces `bytes`: those of this load and of loads that follow.
+// load_boxes, after an arrival at the barrier that announces `bytes`: the bytes of this load and of loads that follow.
 template <int ROWS, int D>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, int row, int head, int batch,
                                           uint32_t barrier, int bytes = ROWS * D * 2) {
@@ -164,8 +164,8 @@ __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], co
 
 // The online softmax of the two rows of a thread. Four threads share a row.
 //
-// With SLACK, the maximum is raised only if a score exceeds it by more than 8 (as an exponent of 2). Few blocks do so,
-// and the others need not rescale the sums. Weights are then at most 2^8, and as exact in 16 bits as those up to 1.
+// With SLACK, the maximum is raised only if a score exceeds it by more than 8 (as an exponent of 2). Few blocks have
+// such a score; the others do not rescale the sums. Weights are at most 2^8, and as exact in 16 bits as those up to 1.
 template <bool SLACK>
 struct Softmax {
     float maximum[2] = {-INF, -INF};  // maximum of the scores so far, or less by the slack

@@ -16,8 +16,8 @@
 //   scores    lane = key. A lane reads its row of the K tile, and the queries, which are broadcast.
 //   output    lane = D / 32 columns. A lane reads these columns of a row of the V tile, and the weights of that key,
 //             which are broadcast.
-// In between, the weights pass through shared memory. A lane uses each element of K or V for ROWS queries, a block uses
-// it for BLOCK_M queries.
+// Between the products, the weights pass through shared memory. A lane uses each element of K or V for ROWS queries, a
+// block for BLOCK_M queries.
 //
 // Shared memory serves 16-byte reads of eight lanes at a time, without conflict if they are in eight different groups
 // of four banks; so rows of the K tile are BLOCK_D + 4 floats apart. V reuses the memory of K. Small blocks let more of

@@ -1,4 +1,4 @@
-"""Attention in CUDA by tiles: adds to the plain kernel tiles of keys and values in shared memory. The warps of a block
+"""Attention in CUDA by tiles: adds tiles of keys and values in shared memory to the plain kernel. The warps of a block
 use each element for eight queries."""
 
 import math

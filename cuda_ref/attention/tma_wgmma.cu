@@ -3,7 +3,7 @@
 //
 // requires: sm_90a
 //
-// Adds to tiles.cu the tensor cores, and the registers that they leave free.
+// Adds to tiles.cu TMA and the tensor cores; scores stay in registers.
 //   - TMA copies tiles of 64 rows of q and of 128 keys and values to shared memory, two stages ahead of their use.
 //   - wgmma multiplies. Two warpgroups compute 64 queries each. The tile of scores stays in registers: rounded, it is
 //     the left operand of the product with v.

@@ -1,5 +1,5 @@
-"""Attention in CUDA on Hopper's tensor cores: adds to tiles in shared memory TMA loads and wgmma products, one step
-after the other."""
+"""Attention in CUDA on Hopper's tensor cores: adds TMA loads and wgmma products, one step after the other, to
+tiles.py."""
 
 from functools import partial
 

@@ -11,7 +11,7 @@
 // compute different tiles and do not wait for each other: the first loads, first softmax and store of one team's tile
 // overlap with the products of another team. The launcher chooses the plan (_plan.py).
 //
-// Overlap. The tensor cores should never wait for the softmax.
+// Overlap of products and softmax, so that the tensor cores do not wait.
 //   - Within a warpgroup, the products of one block of keys start before those of the previous block have ended: while
 //     the tensor cores compute weights v of block n - 1, the warpgroup computes the softmax of block n.
 //   - Between warpgroups, named barriers make them start their products in turn. One multiplies while another computes
@@ -45,7 +45,7 @@ struct Plan {
     static constexpr int STAGES = STAGES_, TEAMS = TEAMS_, ALL_CONSUMERS = TEAMS * CONSUMERS;
     static constexpr int PRODUCER = ALL_CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr bool TURNS = TURNS_;
-    using RowSoftmax = Softmax<D == 256>;  // slack is faster if there are many sums and few scores
+    using RowSoftmax = Softmax<D == 256>;  // slack is faster with many sums and few scores, as for D = 256
     static constexpr int Q_BYTES = 64 * D * 2, BLOCK_BYTES = BLOCK_N * D * 2;
     // Offsets in shared memory.
     static constexpr int KEYS = CONSUMERS * Q_BYTES, VALUES = KEYS + STAGES * BLOCK_BYTES;

@@ -1,4 +1,4 @@
-"""Attention in CUDA on Hopper's tensor cores: adds to TMA and wgmma specialized warps, and a softmax that runs during
+"""Attention in CUDA on Hopper's tensor cores: adds specialized warps to tma_wgmma.py, and a softmax that runs during
 the products of another block of keys."""
 
 from functools import partial

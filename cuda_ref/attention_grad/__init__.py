@@ -26,7 +26,7 @@ def attention_grad(
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 128, H a multiple of H_kv: query head h uses key
     head h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The results
     are contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
     the end. Memory: two float32 numbers for each query.
     Devices: CUDA; on the CPU the same kernels are emulated, only to check results.

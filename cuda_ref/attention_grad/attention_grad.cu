@@ -4,7 +4,8 @@
 //     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
 // No matrix of S_q x S_k is stored: scores are computed again where they are needed, all in float32.
 //   gradients_of_queries    Computes one query at a time. A first pass over the keys gives delta and lse (the logarithm
-//                           of the sum of exponentials) by the online softmax of attention/attention.cu; a second, dq.
+//                           of the sum of exponentials) by the online softmax of attention/attention.cu; a second pass
+//                           gives dq.
 //   gradients_of_keys       Then computes one key at a time: dk and dv, over the queries of all heads that use the key.
 //
 // Four lanes compute one query or one key. Each has every fourth column of its rows. For each row of the other operand

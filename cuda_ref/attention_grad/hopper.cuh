@@ -11,7 +11,7 @@ struct GradMaps {
 };
 
 struct Problem {
-    int H, G, S_q, S_k, key_heads;  // G query heads per part of a group; key_heads = B H_kv parts
+    int H, G, S_q, S_k, key_heads;  // G: query heads per part of a key head; key_heads = B H_kv parts
     int parts;                      // parts of the query heads of a key head; each has its own sums of dk and dv
     int tiles;                      // tiles of queries per head
     int together;                   // key heads that run at the same time, so that their data stays in the L2 cache
@@ -96,8 +96,8 @@ __global__ void prepare(const Problem problem, int tiles) {
     }
 }
 
-// Rounds dq. Blocks take tiles, and wait until all blocks of keys have added to them. This kernel starts before the
-// main kernel has ended, on multiprocessors where that has no more work.
+// Rounds dq. A block takes a tile, and waits until all blocks of keys have added to it. This kernel starts before the
+// main kernel has ended, on multiprocessors on which the main kernel has no more work.
 template <typename T, typename P, bool CAUSAL>
 __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq, int tiles) {
     __shared__ int ticket;

@@ -15,7 +15,7 @@
 // Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA; two others add the block's part of dq to
 // global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, one key per row, so
 // that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay there.
-// ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
+// ds also goes through shared memory: dq is a sum over the keys of both consumers, and each computes half of it.
 //
 // Order of the sums of dq. Blocks of keys add to a tile of queries in ascending order: each waits until the previous
 // one has added. All begin with the last queries, which every block of keys needs even under a causal mask, so that
@@ -205,7 +205,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         start_scores(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);
-        // One thread is enough: all have read lse and delta before they arrived at DS_FULL, and it has waited for that.
+        // One thread is enough: it has waited for DS_FULL, where all threads arrive after they have read lse and delta.
         if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
         const int buffer = step % P::DQ_BUFFERS;
         mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);

@@ -1,4 +1,4 @@
-"""The gradients of attention in CUDA on Hopper's tensor cores: adds to tiles TMA, wgmma and specialized warps. One
+"""The gradients of attention in CUDA on Hopper's tensor cores: adds TMA, wgmma and specialized warps to tiles.py. One
 kernel computes all gradients; its blocks add to dq in a fixed order."""
 
 import torch
@@ -29,7 +29,7 @@ STEP_US = 2.5
 BYTES_PER_US = 3e6
 """Memory bandwidth in bytes per microsecond (H200)."""
 GAIN = 0.95
-"""Use more parts if their predicted time is below this fraction of that of fewer."""
+"""More parts are used only if their predicted time is below this fraction of the time with fewer parts."""
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -44,7 +44,7 @@ def attention_grad(
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64 or 128, H a multiple of H_kv: query head h uses key
     head h // (H // H_kv). An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is
     copied first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
     The order of the sums is fixed. Memory: dq in float32; with few key heads, where `parts_of_a_group` divides the
@@ -108,8 +108,8 @@ def run(
 def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int) -> int:
     """Number of parts into which the query heads of a key head are divided: the fewest that are about as fast as any.
 
-    A block reads the queries of its part one after the other. With few key heads there are fewer blocks than
-    multiprocessors, or the last blocks run alone. But the sums of parts go through memory.
+    A block reads the queries of its part one after the other. With few key heads, parts occupy multiprocessors that
+    would be idle, at least during the last blocks. The sums of parts, however, go through memory.
     """
 
     def predicted_us(parts: int) -> float:

@@ -4,7 +4,7 @@
 
 - calling.py: `launch` calls an extern "C" function of a .cu on a device; `launched` lists those called so far;
   `DTYPES` and `dtype_code` are the codes of dtypes in a .cu; `CudaError`.
-- libraries.py: `library` builds a .cu; `requires` and `supports` tell where it runs; `compile_only`, `resources`, `ptx`
+- libraries.py: `library` builds a .cu; `requires` and `supports` say where it runs; `compile_only`, `resources`, `ptx`
   and `sass` compile for inspection, without a GPU.
 - compiler.py: commands and flags; `missing` names missing tools; `newest_arch` and `Resources` describe nvcc's output.
 - cache.py: the cache of builds; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.
@@ -44,10 +44,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import calling.py when one of its names is asked for: it needs torch, which finding a compiler does not."""
+    """Imports calling.py when one of its names is first used: calling.py needs torch, finding a compiler does not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import calling
 
-    value = globals()[name] = getattr(calling, name)  # so that later calls do not come here
+    value = globals()[name] = getattr(calling, name)  # later uses find the name without this function
     return value

@@ -20,6 +20,7 @@ from pathlib import Path
 
 LOCK_TIMEOUT_S = 300.0  # then the other build counts as hung; a second build beside it is safe
 CHECKSUMS = "checksums.json"
+HINT = "set XDG_CACHE_HOME to a folder of your own"
 STALE_S = 3600.0  # an unfinished build of this age is removed
 
 
@@ -47,9 +48,7 @@ def private(name: str) -> Path:
                 folder.mkdir(mode=0o700)
             check_private(folder)
     except OSError as error:
-        raise BuildError(
-            f"build cache {folder}: {error.strerror}; set XDG_CACHE_HOME to a folder of your own"
-        ) from None
+        raise BuildError(f"build cache {folder}: {error.strerror}; {HINT}") from None
     return folder
 
 
@@ -61,7 +60,7 @@ def check_private(folder: Path) -> None:
     if status.st_uid != os.geteuid():
         raise BuildError(
             f"build cache {folder} belongs to user {status.st_uid}, not to you ({os.geteuid()}): "
-            "code in it would run as you; set XDG_CACHE_HOME to a folder of your own"
+            f"code in it would run as you; {HINT}"
         )
     if status.st_mode & 0o022:
         raise BuildError(

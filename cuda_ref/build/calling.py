@@ -59,7 +59,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
     Raises:
         CudaError: if the launch fails.
         BuildError: if the source cannot be built.
-        NotImplementedError: if the device cannot run it.
+        NotImplementedError: if the device cannot run it, or the function returns cudaErrorNotSupported.
     """
     bound = _bound.get((source, function, device)) or _bind(source, function, device)
     bound(args)
@@ -99,7 +99,7 @@ class Bound:
 
     def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
         """The same call at other addresses; arguments are converted once. Only one thread may call it at a time."""
-        function = self.loaded[self.function]  # without argtypes: it takes values of C types as they are
+        function = self.loaded[self.function]  # a second handle, without argtypes: takes C values without conversion
         values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
         addressed = [(values[i], place(a)) for i, a in enumerate(args) if self.pointers[i] and a is not None]
         given_stream, record = ctypes.c_void_p(), LaunchRecord()
@@ -139,10 +139,13 @@ def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
     return bound
 
 
-def _error(loaded: ctypes.CDLL, code: int, what: str, record: LaunchRecord) -> CudaError:
+def _error(loaded: ctypes.CDLL, code: int, what: str, record: LaunchRecord) -> CudaError | NotImplementedError:
+    """The exception for an error code; `cudaErrorNotSupported` says that the function does not cover the case."""
     for each in (loaded.cudaGetErrorName, loaded.cudaGetErrorString):
         each.argtypes, each.restype = [ctypes.c_int], ctypes.c_char_p
     name, text = loaded.cudaGetErrorName(code).decode(), loaded.cudaGetErrorString(code).decode()
+    if name == "cudaErrorNotSupported":
+        return NotImplementedError(f"{what} declines the case: {name}, {text}")
     return CudaError(
         f"{what}: {name} ({code}): {text}; grid {tuple(record.grid)}, block {tuple(record.block)}, "
         f"{record.shared_bytes} bytes of dynamic shared memory"

@@ -35,9 +35,15 @@ HOST_FLAGS = [
     "-fsanitize=alignment",  # a misaligned access is an error, as on a GPU; handler in host/launch.h
 ]
 LINK_FLAGS = [
-    "-Wl,--as-needed",  # load_inline adds libraries of torch, none of which is used
+    "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
 ]
+
+
+def link_flags(text: str, target: str) -> list[str]:
+    """The flags of the linker for the text of a .cu; cuBLAS is linked for a GPU if the text includes its header."""
+    uses_cublas = target != "host" and re.search(r"^[ \t]*#[ \t]*include[ \t]*<cublas", text, re.MULTILINE)
+    return [*LINK_FLAGS, "-lcublas", "-lcublasLt"] if uses_cublas else list(LINK_FLAGS)
 
 
 def nvcc() -> str | None:

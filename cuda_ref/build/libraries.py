@@ -32,12 +32,13 @@ def library(source: str | Path, target: str) -> Path:
             text, flags = rewrite.to_host(text), compiler.HOST_FLAGS
         except ValueError as error:
             raise BuildError(f"{path_of(source)}: {error}") from None
-        headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.glob("*.h"))]
+        headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]
         arguments = {"cpp_sources": text, "extra_cflags": flags, "extra_include_paths": [str(HOST_HEADERS)]}
     else:
         headers, flags = [], [*compiler.NVCC_FLAGS, compiler.arch_flag(target)]
         arguments = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": flags}
-    key = key_of(source, target, [text, *headers, *flags, *compiler.LINK_FLAGS])
+    arguments["extra_ldflags"] = compiler.link_flags(text, target)
+    key = key_of(source, target, [text, *headers, *flags, *arguments["extra_ldflags"]])
     with _building:
         return cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
 
@@ -58,7 +59,6 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
             no_implicit_headers=True,
             is_python_module=False,
             build_directory=str(folder),
-            extra_ldflags=list(compiler.LINK_FLAGS),
             **arguments,
         )
     except (RuntimeError, OSError) as error:
@@ -78,7 +78,7 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
 
 
 def _one_program(folder: Path, command: list[str]) -> str:
-    """Path of a script that runs `command`, because torch takes a compiler for one word."""
+    """Writes a script that runs `command`, and returns its path: torch expects a compiler's name to be one word."""
     script = folder / "g++"  # torch expects such a name
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
@@ -136,7 +136,7 @@ def key_of(source: str | Path, target: str, parts: list[str]) -> str:
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
     everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
-    everything = everything.replace(str(HERE), HERE.name)  # for lines' origins: copies of the tree share results
+    everything = everything.replace(str(HERE), HERE.name)  # paths in #line directives: copies of the tree share results
     name = source.stem if isinstance(source, Path) else source
     name = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # the name is part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"

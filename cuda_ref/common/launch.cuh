@@ -6,8 +6,8 @@
 #include "common/tiles.cuh"
 #include "hopper/tma.cuh"
 
-// Launches like launch_clusters. Use it for a kernel that other launches, also by other threads, give up to
-// `most_bytes` of shared memory.
+// Launches like launch_clusters, for a kernel whose launches take different amounts of shared memory. `most_bytes` is
+// the largest: the limit belongs to the kernel, and a lower one could make the launch of another thread fail.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                   size_t shared_bytes, cudaStream_t stream, LaunchRecord* record,
@@ -32,7 +32,7 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
 }
 
 // Number of clusters that the device runs at a time, if each block takes all shared memory of a multiprocessor. Some
-// GPCs have no room for clusters of four or more. 0 if the driver does not tell.
+// GPCs have no room for clusters of four or more. 0 if the driver does not report it.
 template <typename... Parameters>
 int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));

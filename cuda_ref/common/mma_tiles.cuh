@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiply(float (&sums)[C::TILES_M][C::TILES_N][4
     using B = TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane % 8, low = lane / 8 % 2, high = lane / 16;
     const int m0 = warp / C::WARPS_N * C::TILES_M * 16, n0 = warp % C::WARPS_N * C::TILES_N * 8;
-    // The second of the four matrices of ldmatrix is lower in a and further along k in b.
+    // The second of the four matrices of ldmatrix is the one below the first in a, and the next one along k in b.
     const char* const from_a = a + (m0 + low * 8) * A::STEP_MN + high * 8 * A::STEP_K + row * A::PITCH;
     const char* const from_b = b + (n0 + high * 8) * B::STEP_MN + low * 8 * B::STEP_K + row * B::PITCH;
 #pragma unroll

@@ -74,7 +74,7 @@ __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Eight neighbours, of which the first `count` exist, read by loads of aligned 16 bytes that may still be in flight.
+// Eight neighbours, read by loads of aligned 16 bytes that may still be in flight. Only the first `count` exist.
 // All loads are in flight together if all `Neighbours` are constructed before the first `value`: there is no branch
 // around a load. If the aligned 16 bytes do not all end before `end`, or if no neighbour exists, the 16 bytes at
 // `somewhere` are read instead, and `loaded` is false.

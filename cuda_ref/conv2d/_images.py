@@ -73,8 +73,7 @@ def taps_and_channels(x: Tensor, weight: Tensor, stride: int) -> tuple[int, int]
 
 
 def copies(x: Tensor, weight: Tensor, stride: int) -> str:
-    """Returns `pad_images; `, a step of a configuration, if `views` copies images or weights; otherwise an empty
-    text."""
+    """Returns the step `pad_images; ` of a configuration if `views` copies images or weights, or else an empty text."""
     reads = _few_channels(x, stride) is None and _image_pitch(x) is not None and _weight_pitch(weight) is not None
     return "" if reads else "pad_images; "
 

@@ -3,9 +3,9 @@
 //
 // One thread computes one element of out: the window of one pixel times the weights of one output channel.
 //
-// This first rung of the ladder is the definition. Taps that lie in the padding are left out. The lanes of a warp have
-// neighbouring k: all read the same pixel, and each its own weights. There are two loads per multiply-add, and weights
-// are far apart: the load units are busy, the arithmetic units idle. mma.cu loads tiles into shared memory.
+// The kernel follows the definition. Taps that lie in the padding are left out. The lanes of a warp have neighbouring
+// k: all read the same pixel, and each its own weights. There are two loads per multiply-add, and weights are far
+// apart: the load units are busy, the arithmetic units idle. mma.cu loads tiles into shared memory.
 //
 // Precision. 16-bit inputs: products are exact in float32. float32: `ieee` multiplies the inputs as they are; `tf32`
 // first rounds each factor to tf32. Additions round, in float32, in order of r, s and c.

@@ -7,10 +7,11 @@
 // product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once, together with
 // the surrounding pixels that the window reaches (the halo), and all weights stay in shared memory.
 //
-// A tap is then another address. wgmma reads its right operand in groups of eight rows: eight pixels of a row of the
-// image. Tap (r, s) begins r rows of the image and s pixels further. Rows in shared memory are 16 pixels apart, so that
-// all groups have the same position in the swizzle. The pixels are the right operand, since that may have 256 rows, and
-// the weights the left one: the product is out^T, which is transposed on its way to shared memory (stmatrix).
+// Each tap reads the same tile from another address. wgmma reads its right operand in groups of eight rows: eight
+// pixels of a row of the image. Tap (r, s) begins r rows of the image and s pixels further. Rows in shared memory are
+// 16 pixels apart, so that all groups have the same position in the swizzle. The pixels are the right operand, since
+// that may have 256 rows, and the weights the left one: the product is out^T, which is transposed on its way to shared
+// memory (stmatrix).
 //
 // Two consumers work in turn: while one uses the tensor cores, the other stores its tile from the buffer of its halo
 // and loads the next halo there. There is no producer.

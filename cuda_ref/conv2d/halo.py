@@ -1,5 +1,5 @@
-"""Convolution of images with few channels in CUDA on Hopper's tensor cores: adds to TMA and wgmma tiles with a halo,
-so that each pixel is loaded once for all taps."""
+"""Convolution of images with few channels in CUDA on Hopper's tensor cores: adds tiles with a halo to wgmma.py, so that
+each pixel is loaded once for all taps."""
 
 from jaxtyping import Float
 from torch import Tensor

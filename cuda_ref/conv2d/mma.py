@@ -1,5 +1,5 @@
-"""Convolution of images in CUDA by mma.sync: adds to the plain kernel tensor cores, which compute an implicit matrix
-product whose rows threads copy to shared memory."""
+"""Convolution of images in CUDA by mma.sync: adds tensor cores to the plain kernel. They compute an implicit matrix
+product; threads copy its rows to shared memory."""
 
 from jaxtyping import Float
 from torch import Tensor

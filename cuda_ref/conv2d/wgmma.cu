@@ -13,8 +13,8 @@
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
 // convolutions with few output channels. The tiles are 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three
-// consumers, where that gives fuller waves. Sums of one or two steps, as of 1 x 1 windows, wait for memory: there,
-// blocks outside of clusters keep their weights in shared memory, and wait for no other block. wgmma.py chooses.
+// consumers, where that gives fuller waves. Sums of one or two steps, as in 1 x 1 windows, are limited by memory: for
+// them, blocks outside of clusters keep their weights in shared memory, and wait for no other block. wgmma.py chooses.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //

@@ -1,5 +1,5 @@
-"""Convolution of images in CUDA on Hopper's tensor cores: adds to the implicit matrix product TMA's im2col mode, which
-reads its rows, and the specialized warps and persistent clusters of matmul."""
+"""Convolution of images in CUDA on Hopper's tensor cores: adds TMA's im2col mode, which reads the rows of the implicit
+matrix product, and the specialized warps and persistent clusters of matmul, to mma.py."""
 
 import torch
 from jaxtyping import Float

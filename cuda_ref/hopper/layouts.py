@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[bool, int]:
-    """How TMA copies an operand of a matmul.
+    """The layout in which TMA copies an operand of a matmul.
 
     Args:
         name: of the operand, for the error.
@@ -45,7 +45,7 @@ def find_tma_layout(x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[
 
 
 def find_row_layout(x: Tensor, k_dim: int) -> tuple[bool, int] | None:
-    """The same for rows at any address: None unless one dimension is contiguous."""
+    """The layout of an operand whose rows may begin at any address; None unless one dimension is contiguous."""
     for inner in (k_dim, 1 - k_dim):
         if x.stride(inner) == 1 or x.shape[inner] == 1:
             return inner != k_dim, 0 if x.shape[1 - inner] == 1 else x.stride(1 - inner)

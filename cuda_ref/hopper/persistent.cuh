@@ -96,8 +96,8 @@ struct Share {
 };
 
 // Each tile is divided along k into `count` parts. The first `longer` of them have `least + 1` steps, the others
-// `least`. Several parts go to `sums` in float32: tile after tile for the first part, then for the next part; each tile
-// as rows of BLOCK_N columns.
+// `least`. With several parts, their sums go to `sums` in float32: all tiles of the first part, then those of the next;
+// each tile as rows of BLOCK_N columns.
 struct Parts {
     int tiles, count, least, longer;
     FastDivisor by_tiles;

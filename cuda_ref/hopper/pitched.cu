@@ -2,7 +2,7 @@
 //
 // A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are also read 16 bytes at a time, at any
 // address (common/unaligned.cuh), except for chunks that end beyond the matrix; other rows are read element by element.
-// If neighbouring rows are neighbours in memory, neighbouring threads read them.
+// If elements of neighbouring rows are neighbours in memory, neighbouring threads read neighbouring rows.
 #include "common/tiles.cuh"
 #include "common/unaligned.cuh"
 

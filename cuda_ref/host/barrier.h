@@ -3,8 +3,8 @@
 
 namespace cuda_host {
 
-// Makes those of `count` threads from `first` on ready for which `chosen` is true. The running thread, which arrives
-// last, continues first: this saves a switch and reverses the order at each barrier.
+// Makes the chosen ones of the threads first ... first + count - 1 ready. The running thread, which arrives last,
+// continues first: this saves a switch and reverses the order at each barrier.
 template <typename Chosen>
 static inline void release(int first, int count, Chosen chosen) {
     const int last = block.running - first, step = last * 2 >= count ? -1 : 1;

@@ -70,6 +70,13 @@ template <typename... Arguments>
     __builtin_unreachable();
 }
 
+// Ends the launch since it needs what cannot be emulated.
+template <typename... Arguments>
+[[noreturn]] static void decline(const char* format, Arguments... arguments) {
+    has_declined = true;
+    fail(cudaErrorNotSupported, format, arguments...);
+}
+
 static const char* name_of(Wait wait) {
     return wait == BARRIER ? "__syncthreads" : wait == WARP_OPERATION ? "a warp operation" : "__nanosleep";
 }

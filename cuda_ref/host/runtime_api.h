@@ -27,6 +27,11 @@ enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
+enum cudaSharedCarveout {
+    cudaSharedmemCarveoutDefault = -1,
+    cudaSharedmemCarveoutMaxL1 = 0,
+    cudaSharedmemCarveoutMaxShared = 100,
+};
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxBlockDimX = 2,
@@ -64,6 +69,7 @@ constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MUL
 static cudaError_t last_error = cudaSuccess;
 static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
+static bool has_declined = false;
 
 static inline cudaError_t set_error(cudaError_t error) {
     if (error != cudaSuccess) {
@@ -78,6 +84,13 @@ static cudaError_t set_error(cudaError_t error, const char* format, Arguments...
     snprintf(detail, sizeof detail, format, arguments...);
     last_error = detail_of = error;
     return error;
+}
+
+// Declines the case: the launcher has called what cannot be emulated. The error stays until its text is asked for.
+template <typename... Arguments>
+static void declined(const char* format, Arguments... arguments) {
+    set_error(cudaErrorNotSupported, format, arguments...);
+    has_declined = true;
 }
 
 // Limits set by cudaFuncSetAttribute, by kernel.
@@ -117,6 +130,7 @@ extern "C" inline __attribute__((used)) const char* cudaGetErrorName(cudaError_t
 }
 
 extern "C" inline __attribute__((used)) const char* cudaGetErrorString(cudaError_t error) {
+    if (error == cudaErrorNotSupported) cuda_host::has_declined = false;  // told; the next call begins anew
     if (error != cudaSuccess && error == cuda_host::detail_of) return cuda_host::detail;
     switch (static_cast<int>(error)) {
 #define CUDA_HOST_CASE(name, code, text) \
@@ -127,9 +141,11 @@ extern "C" inline __attribute__((used)) const char* cudaGetErrorString(cudaError
     return "unrecognized error code";
 }
 
-static inline cudaError_t cudaPeekAtLastError() { return cuda_host::last_error; }
+static inline cudaError_t cudaPeekAtLastError() {
+    return cuda_host::has_declined ? cudaErrorNotSupported : cuda_host::last_error;
+}
 static inline cudaError_t cudaGetLastError() {
-    const cudaError_t error = cuda_host::last_error;
+    const cudaError_t error = cudaPeekAtLastError();
     cuda_host::last_error = cudaSuccess;
     return error;
 }
@@ -182,6 +198,29 @@ static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr
     return cudaSuccess;
 }
 
+struct cudaDeviceProp {
+    char name[256];
+    int major, minor, multiProcessorCount, maxThreadsPerBlock, maxThreadsPerMultiProcessor, warpSize;
+    int regsPerBlock, regsPerMultiprocessor, l2CacheSize, maxGridSize[3], maxThreadsDim[3];
+    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
+};
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+    using namespace cuda_host;
+    *properties = {"CPU", 9, 0, MULTIPROCESSORS, MAX_THREADS, 2048, WARP, 65536, 65536, 50 << 20,
+                   {0x7fffffff, 65535, 65535}, {MAX_THREADS, MAX_THREADS, 64}, size_t(1) << 36,
+                   SHARED_DEFAULT, SHARED_OPTIN, SHARED_MULTIPROCESSOR};
+    return cudaSuccess;
+}
+// Events take no time: a launch has ended when it returns.
+typedef struct CUevent_st* cudaEvent_t;
+static inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = nullptr, cudaSuccess; }
+static inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+static inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0, cudaSuccess; }
+static inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+
+static inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+
 // Counts only the limits by threads and shared memory; registers are not known here.
 template <typename K>
 static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*, int threads, size_t dynamic_bytes) {
@@ -216,6 +255,23 @@ static cudaError_t cudaMalloc(T** pointer, size_t bytes) {
     return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
 static inline cudaError_t cudaFree(void* pointer) { return free(pointer), cudaSuccess; }
+template <typename T>
+static cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t = nullptr) {
+    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+static inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t = nullptr) { return cudaFree(pointer); }
+template <typename T>
+static cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = 1) {
+    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+template <typename T>
+static cudaError_t cudaMallocHost(T** pointer, size_t bytes) {
+    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+static inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
+static inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    return memset(to, value, bytes), cudaPeekAtLastError();
+}
 static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
     return memcpy(to, from, bytes), cudaPeekAtLastError();
 }

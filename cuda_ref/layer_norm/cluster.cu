@@ -1,7 +1,7 @@
-// Layer normalization of long rows: adds to registers.cu clusters, whose blocks share a row and keep it in their
-// registers.
+// Layer normalization of long rows: adds clusters to registers.cu. The blocks of a cluster share a row and keep it in
+// their registers.
 //
-// A block computes the mean of its part and the sum of squared differences to that. The blocks exchange both through
+// A block computes the mean of its part, and the sum of squared differences from it. The blocks exchange both through
 // distributed shared memory, with one barrier of the cluster, and combine them without cancellation. Source: T. Chan,
 // G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 // requires: sm_90a

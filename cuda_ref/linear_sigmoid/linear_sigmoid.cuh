@@ -58,17 +58,17 @@ struct BiasSigmoid {
     };
 };
 
-// The warps beside the producer that finish 16-bit sums, so that the tensor cores need not wait. The consumers round
-// the sums of a tile, leave them in shared memory, and continue with the next tile. Three other warps finish the sums
-// in place, and store them. Each consumer has two barriers: its boxes are full, and empty. After a block's last tile
-// there are no products to overlap with: the consumers, which are more, finish it themselves.
+// Three warps beside the producer finish 16-bit sums, so that the tensor cores need not wait. The consumers round the
+// sums of a tile, leave them in shared memory, and continue with the next tile. The three warps finish the sums in
+// place, and store them. Each consumer has two barriers: for full boxes, and for empty ones. After a block's last tile
+// there are no products to overlap with: the consumers, which have more threads, finish it themselves.
 //
 // Work defines the work of a group of threads on a box of 64 rows and columns. A thread has 8 columns of every ROWS-th
 // row.
 //   work.load<G>(m, n, M, N)               loads inputs from global memory, two boxes ahead; (m, n): its first element
 //   work.finish<G>(loaded, box, row, result)        computes the results, from `row` of the box on
 //   work.store<G>(result, thread, m, n, M, N)       stores other results; m: the first row of the box
-// The fence between the writes to a box and TMA waits for all loads and stores of the thread: they begin after it.
+// The fence between the writes to a box and TMA waits for all loads and stores of the thread, so they begin after it.
 template <int THREADS_>
 struct Group {
     static constexpr int THREADS = THREADS_, ROWS = THREADS / (ROW_BYTES / 16), EACH = (64 + ROWS - 1) / ROWS;

@@ -1,6 +1,6 @@
 """The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum.
 
-Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that begin in the first product's tiles.
+Adds products by matmul/wgmma.py to the plain kernel. Sums over the rows of dz begin in the tiles of the first product.
 """
 
 from collections.abc import Callable

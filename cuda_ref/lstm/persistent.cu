@@ -10,8 +10,8 @@
 constexpr int MOST = 1024, MOST_ROWS[] = {1024, 512};  // largest H; rows per block, without and with tensor cores
 
 // Small batches, without tensor cores: one warp per unit, ROWS rows of the batch at a time. A number and its step are
-// one word of 64 bits, so a reader needs no other sign that the number has arrived. A block writes step t + 1 after it
-// has read all of step t. By then all blocks have read step t - 1, whose place it overwrites.
+// one word of 64 bits, so a reader sees from the word that the number has arrived. A block writes step t + 1 after it
+// has read all of step t. By then all blocks have read step t - 1, whose place step t + 1 takes.
 template <typename T, int ROWS>
 __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int begin, int end) {
     constexpr int WIDTH = MOST, QUADS = WIDTH / 128;

@@ -1,6 +1,6 @@
 """A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in registers.
 
-Adds to the plain kernel blocks that keep their weights and exchange h. One product of all inputs precedes it.
+Unlike in the plain kernel, blocks keep their weights and exchange h. One product of all inputs precedes the kernel.
 """
 
 import torch

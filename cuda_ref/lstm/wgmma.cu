@@ -4,8 +4,8 @@
 // requires: sm_90a
 //
 // Rows of the batch are independent, so a cluster computes 32 to 64 rows over all steps and waits for no other cluster.
-// h of a step never goes through the L2 cache, except to y. The best number of rows is the smallest with which all
-// clusters run at the same time. There may be room for fewer clusters than the multiprocessors suggest.
+// h of a step goes through the L2 cache only as a part of y. The best number of rows is the smallest with which all
+// clusters run at the same time. A device may run fewer clusters than its number of multiprocessors allows.
 // A block has 32 hidden units: 128 rows of w_hh in registers, by which wgmma multiplies h^T. It writes its units of h
 // to its own buffer, and sends them to the other blocks by bulk copies, which count their bytes on a barrier of the
 // receiver.

@@ -1,8 +1,9 @@
 """A layer of LSTM cells in CUDA on Hopper's tensor cores, with the recurrent weights in registers.
 
-Adds to persistent.py clusters that compute different rows of the batch and exchange h in shared memory.
+Adds clusters to persistent.py: each computes some rows of the batch, and its blocks exchange h in shared memory.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 

@@ -35,7 +35,7 @@ class Costs(NamedTuple):
     wgmma_step_us: float = 0.1216  # least time of a step
     wgmma_store_us: float = 5.749e-05  # per element
     sm_odd_stores_per_us: float = 5140  # elements whose rows TMA cannot store
-    beyond_share: float = 0.3635  # Extra step time if all rows of a tile lay beyond the output.
+    beyond_share: float = 0.3635  # extra step time, times the share of the tiles' rows that lie beyond the output
     fitted_launch_us: float = 2.806
     fitted_step_us: float = 0.07038  # added to the products of a step
     mma_launch_us: float = 2.864
@@ -50,8 +50,8 @@ class Costs(NamedTuple):
     stream_part_us: float = 0.08306
     stream_block_us: float = 0.7305
     stream_step_us: float = 0.9412
-    stream_groups_share: float = 0.6964  # Extra step time for two groups of eight rows or columns.
-    stream_shift_share: float = 0.4282  # Extra step time if the larger operand is at odd addresses.
+    stream_groups_share: float = 0.6964  # extra step time for two groups of eight rows or columns
+    stream_shift_share: float = 0.4282  # extra step time if the larger operand is at odd addresses
     skinny_copy_us: float = 2.155  # launch of the copy of a
     skinny_launch_us: float = 1.799
     skinny_cluster_us: float = 0.9483

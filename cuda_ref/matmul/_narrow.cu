@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_a(uint32_t (&a)[4], const char* at, int bel
     }
 }
 
-// Mask of the bits of two terms, of which the first `count` exist.
+// Mask of the bits of two terms: ones for the first `count`.
 __device__ __forceinline__ uint32_t terms_mask(int count) { return count >= 2 ? ~0u : count == 1 ? 0xffffu : 0u; }
 
 // sums += `terms` terms of rows of a, times NT * 8 columns of b. `a`: see load_a; `b`: address of ldmatrix, transposed.

@@ -19,7 +19,7 @@ class Tile:
     cluster: int = 1
     """Blocks of a cluster that are one below the other and share their loads of b."""
     beside: int = 1
-    """Such columns of blocks side by side in a cluster, which share their loads of a."""
+    """Columns of such blocks in a cluster. Blocks that are side by side share their loads of a."""
     stages: int = 4
     resident: int = 1
     """Most blocks that fit on a multiprocessor by their registers."""

@@ -7,9 +7,9 @@
 // without passing through registers. Threads spend no instructions on storing them, and no registers on holding them,
 // and three tiles are in flight instead of one.
 // Two more stalls of the multiply-adds are removed:
-//   - At the barrier. A thread arrives when its copies of the next tile have landed, and waits only when it turns to
-//     that tile (split arrive and wait on an mbarrier). This takes one more stage: the copies in flight overwrite not
-//     the last tile but the one before, which all threads have left.
+//   - At the barrier. A thread arrives when its copies of the next tile are complete, and waits only when it begins
+//     that tile (separate arrive and wait on an mbarrier). This takes one more stage: the copies in flight overwrite
+//     not the last tile but the one before, which all threads have read.
 //   - At the register file. It has two banks with one read a cycle each, and a multiply-add reads three registers.
 //     Going down a column of the outputs keeps the element of b in the operand cache; going up the next column keeps
 //     the element of a at the turn.

@@ -2,8 +2,8 @@
 //
 // One thread computes one element of out: a row of a times a column of b, by fused multiply-adds in float32.
 //
-// This first rung of the ladder is the definition. The lanes of a warp have neighbouring n: with a row-major b they
-// read neighbours, and all lanes read the same element of a. Both factors of every product are loaded from the caches.
+// The kernel follows the definition. The lanes of a warp have neighbouring n: with a row-major b they read neighbours,
+// and all lanes read the same element of a. Both factors of every product are loaded from the caches.
 // Two loads per multiply-add keep the load units busy and the arithmetic units idle; tiled.cu removes most of the
 // loads.
 //

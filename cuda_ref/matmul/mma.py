@@ -1,6 +1,6 @@
 """Matrix multiplication in CUDA by mma.sync: small outputs, rows at any address, sums divided within a cluster.
 
-Adds to async_copies.py tensor cores, and split-K within a cluster of blocks.
+Adds tensor cores, and split-K within a cluster of blocks, to async_copies.py.
 """
 
 from jaxtyping import Float

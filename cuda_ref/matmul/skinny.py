@@ -1,6 +1,6 @@
 """Matrix multiplication in CUDA for few rows, as in decoding: bound by reading b.
 
-Adds to tma_wgmma.py tiles with few rows, two blocks per multiprocessor, and split-K within a cluster.
+Adds tiles with few rows, two blocks per multiprocessor, and split-K within a cluster to tma_wgmma.py.
 """
 
 from jaxtyping import Float

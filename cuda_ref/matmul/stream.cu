@@ -192,7 +192,7 @@ __device__ __forceinline__ float add_warps(const float* at, int warps, int r) {
     return sum;
 }
 
-// Sum over the blocks of the cluster, each of which has added up its warps.
+// Sum over the blocks of the cluster. Each block has added up its warps before.
 __device__ __forceinline__ float add_blocks(const float* at, int blocks) {
     float sum = *at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

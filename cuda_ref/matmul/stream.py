@@ -1,6 +1,6 @@
 """Matrix multiplication in CUDA for few rows or columns: each warp copies its strip of the larger operand once.
 
-Adds to mma.py tiles of 8 or 16 rows or columns, and warps that divide k.
+Adds tiles of 8 or 16 rows or columns, and warps that divide k, to mma.py.
 """
 
 from jaxtyping import Float

@@ -13,8 +13,8 @@
 // `phase` of full, the producer for parity `phase ^ 1` of empty: the phase before the first counts as ended, so that
 // the producer does not wait in its first turn.
 //
-// setmaxnreg divides the registers. 65,536 registers are 168 for each of 384 threads. Threads of the producer keep 40,
-// and those of the consumers get 232, of which 128 hold sums.
+// setmaxnreg divides the registers. 65,536 registers are 168 for each of 384 threads. Threads of the producer keep 40.
+// Threads of the consumers get 232; 128 of these hold sums.
 //
 // wgmma.cu continues: persistent blocks, clusters, other tiles and types.
 //

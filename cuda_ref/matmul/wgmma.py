@@ -1,6 +1,6 @@
 """Matrix multiplication in CUDA on Hopper's tensor cores: persistent blocks in clusters; also tf32 and float8.
 
-Adds to warp_specialized.py clusters that share loads, blocks that compute several tiles, and tiles stored by TMA.
+Adds clusters that share loads, blocks that compute several tiles, and stores by TMA to warp_specialized.py.
 """
 
 import torch

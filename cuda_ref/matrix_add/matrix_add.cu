@@ -1,8 +1,8 @@
 // out[m, n] = a[m, n] + b[m, n], for any strides of a and b; out is row-major
 //
 // One thread adds one element, in float32, in each step of a loop over rows. The lanes of a warp have neighbouring n.
-// In a row-major operand they read neighbours; in a transposed one they read one element of each of 32 columns, for
-// which the memory delivers 32 times 32 bytes. tiles.cu reads each operand along its contiguous dimension.
+// In a row-major operand they read neighbours; in a transposed one they read one element of each of 32 columns, and the
+// memory delivers 32 bytes for each. tiles.cu reads each operand along its contiguous dimension.
 //
 // Source: the definition. The loop: M. Harris, "CUDA Pro Tip: Write Flexible Kernels with Grid-Stride Loops", 2013.
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Matrix addition in CUDA by tiles: adds to the plain kernel reads of each operand along its contiguous dimension."""
+"""Matrix addition in CUDA by tiles. Unlike the plain kernel it reads each operand along its contiguous dimension."""
 
 from jaxtyping import Float
 from torch import Tensor

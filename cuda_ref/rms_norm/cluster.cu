@@ -1,5 +1,5 @@
-// Root mean square normalization of long rows: adds to registers.cu clusters, whose blocks share a row, keep it in
-// their registers, and exchange their sums through distributed shared memory.
+// Root mean square normalization of long rows: adds clusters to registers.cu. The blocks of a cluster share a row, keep
+// it in their registers, and exchange their sums through distributed shared memory.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
 

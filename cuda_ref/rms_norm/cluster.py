@@ -1,4 +1,4 @@
-"""Root mean square normalization of long rows in CUDA: adds to registers clusters of blocks that share each row."""
+"""Root mean square normalization of long rows in CUDA: adds clusters of blocks that share each row to registers.py."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,5 +1,5 @@
-"""Root mean square normalization of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row,
-so that it is read once."""
+"""Root mean square normalization of each row of a matrix in CUDA. Unlike the plain kernel it holds a row in registers,
+and reads it once."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Sigmoid in CUDA by 16-byte accesses: adds to the plain kernel packs, and a short device function for 16 bits."""
+"""Sigmoid in CUDA by 16-byte accesses: adds packs, and a short device function for 16 bits, to the plain kernel."""
 
 import torch
 from jaxtyping import Float

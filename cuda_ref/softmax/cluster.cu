@@ -1,4 +1,4 @@
-// Softmax of long rows: adds to registers.cu clusters, whose blocks share a row and keep it in their registers.
+// Softmax of long rows: adds clusters to registers.cu. The blocks of a cluster share a row and keep it in registers.
 //
 // A block computes the maximum of its part, and the sum of exponentials relative to it. The blocks exchange these two
 // numbers through distributed shared memory, with one barrier of the cluster. A row is thus held by the registers of up

@@ -1,4 +1,4 @@
-"""Softmax of long rows in CUDA: adds to registers clusters of blocks, which share each row."""
+"""Softmax of long rows in CUDA: adds clusters of blocks that share each row to registers.py."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,5 +1,4 @@
-"""Softmax of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row, which is read
-once."""
+"""Softmax of each row of a matrix in CUDA. Unlike the plain kernel it holds a row in registers, and reads it once."""
 
 from jaxtyping import Float
 from torch import Tensor

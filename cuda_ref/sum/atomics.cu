@@ -1,4 +1,4 @@
-// Sums by atomics: adds to sum.cu warps, each of which adds its part to the result by an atomic addition
+// Sums by atomics: adds warps to sum.cu. Each warp adds its part to the result by an atomic addition
 //
 // A warp adds the elements of its lanes by shuffles, and one lane adds the sum to a total in memory. Totals are cleared
 // before and rounded after. Additions to one address are serialized, in the order in which the warps arrive, so the

@@ -1,4 +1,4 @@
-"""Sums in CUDA by atomics: adds to the plain kernel warps, whose sums are added atomically, in no fixed order."""
+"""Sums in CUDA by atomics. Unlike in the plain kernel each warp adds its part atomically, in no fixed order."""
 
 import torch
 from jaxtyping import Float

@@ -1,8 +1,8 @@
-// Sums by a tree: adds to sum.cu blocks, each of which adds one output, or a part of it, in shared memory
+// Sums by a tree: adds blocks to sum.cu. Each block adds one output, or a part of it, in shared memory
 //
 // Each thread adds every 256th element, one load at a time. Then half of the threads add the sums of the other half,
 // with a barrier after each of eight steps. Short rows have fewer threads. In columns, neighbouring threads read
-// elements one row apart: the 32 threads of a warp read from 32 places, each of which delivers 32 bytes.
+// elements one row apart: a warp reads 32 bytes at each of 32 places in memory.
 #include "common/common.cuh"
 
 constexpr int MAX_THREADS = 256, MIN_THREADS = 32;

@@ -1,4 +1,4 @@
-"""Sums in CUDA by a tree: adds to the plain kernel blocks, whose threads add in shared memory, in a fixed order."""
+"""Sums in CUDA by a tree. Unlike in the plain kernel the threads of a block add in shared memory, in a fixed order."""
 
 import torch
 from jaxtyping import Float

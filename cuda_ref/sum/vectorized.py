@@ -1,5 +1,5 @@
-"""Sums in CUDA by 16-byte loads: adds to the tree four loads in flight in each thread, shuffles within a warp, and
-enough blocks for the device with any shape."""
+"""Sums in CUDA by 16-byte loads: adds four loads in flight in each thread, shuffles within a warp, and enough blocks
+for the device with any shape to tree.py."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""Vector addition in CUDA by 16-byte accesses: adds to the plain kernel one pack of each operand per thread."""
+"""Vector addition in CUDA by 16-byte accesses. Unlike in the plain kernel a thread adds a whole pack."""
 
 from jaxtyping import Float
 from torch import Tensor

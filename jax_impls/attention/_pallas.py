@@ -19,7 +19,7 @@ from jax_impls._runtime.mosaic import plgpu
 WGMMA_M = 64  # queries per consumer
 SWIZZLE = 128  # bytes per shared-memory row
 LOG2E = math.log2(math.e)
-TILE_STEPS = 2.0  # time of a tile besides its blocks of keys, as a number of blocks of keys
+TILE_STEPS = 2.0  # fixed time of a tile, in units of the time of one block of keys
 L2_BYTES = 24 * 2**20  # part of the L2 cache for keys and values of the heads in progress
 
 
@@ -106,7 +106,7 @@ def tiled(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def tile_of(index: jax.Array, heads: int, tiles: int, group: int) -> tuple[jax.Array, jax.Array]:
-    """Head and query tile of a block: `group` heads in turn, their last tiles first, since these see the most keys."""
+    """Head and query tile of a block. `group` heads take turns; last tiles come first, since they see the most keys."""
     per_group = group * tiles
     first_head = index // per_group * group
     in_group = lax.min(jnp.int32(group), heads - first_head)  # the last group may be smaller
@@ -126,7 +126,7 @@ def schedule_of(
     tiles = pl.cdiv(S_q, rows)
 
     def cost(tile: int) -> float:
-        """Time in blocks of keys. It is shorter if some consumers have no rows."""
+        """Time of a tile, in units of one block of keys. It is shorter if some consumers have no rows."""
         seen = min(S_k, (tile + 1) * rows + S_k - S_q) if causal else S_k
         used = min(rows, S_q - tile * rows) / rows
         return max(1, pl.cdiv(seen, config.block_k)) * (1 + used) / 2 + TILE_STEPS

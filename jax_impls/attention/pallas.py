@@ -40,7 +40,7 @@ def attention(q: Queries, k: Keys, v: Keys, *, causal: bool = False, sm_scale: f
 
 
 def check_limits(operation: str, q: jax.Array, max_d: int) -> None:
-    """Raises: NotImplementedError for dtypes and D that the kernels do not cover."""
+    """Raises NotImplementedError for dtypes and D that the kernels do not cover."""
     if q.dtype == jnp.float32:
         raise NotImplementedError(f"{operation}: the kernel takes float16 and bfloat16; got float32")
     if q.shape[3] > max_d:

@@ -23,7 +23,7 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v, by `jax.vjp`.
 
     Dtypes, shapes, `causal` and `sm_scale` are those of `attention`. In 16 bits the gradient of the probabilities is
-    rounded too, because they are an operand of a product. A query that sees no key has no gradient.
+    rounded too, because they are an operand of a product. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes.
     """

@@ -1,7 +1,7 @@
 """The kernels of pallas.py: one keeps keys and values and steps over the queries, the other does the reverse.
 
-In each, one warpgroup loads by TMA into a ring of stages, and two multiply. Scores are recomputed from the kept
-logarithms, so that every sum has a fixed order.
+In each, one warpgroup loads by TMA into a ring of stages, and two multiply. Both kernels recompute the probabilities
+from the logarithms that `forward` has stored, so that every sum has a fixed order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def backward(
     def launch(
         body: Callable[..., None], tiles: int, out: Any, copies: tuple[int, int], scratch: Any, name: str
     ) -> Any:
-        """copies: arrivals at the barrier of a consumer's kept operands, and at that of a stage."""
+        """Launches a kernel. copies: arrivals at the barrier of a consumer's kept operands, and at that of a stage."""
         return plgpu.kernel(
             partial(body, lengths=(S_q, S_k), causal=causal, sm_scale=sm_scale),
             out_type=out,
@@ -152,7 +152,7 @@ def _keys_kernel(
         plgpu.barrier_wait(kept_full.at[warpgroup])
 
         def hide(s: jax.Array, first_row: jax.Array) -> jax.Array:
-            """Returns s with minus infinity where a query does not exist or does not see a key. Few tiles need it."""
+            """Sets s to minus infinity where a query does not exist or does not see the key. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 row = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_row
@@ -252,7 +252,7 @@ def _queries_kernel(
         deltas = plgpu.layout_cast(delta_smem[warpgroup], LAYOUT.reduce(1))
 
         def hide(s: jax.Array, first_key: jax.Array) -> jax.Array:
-            """Returns s with minus infinity where a key does not exist or is not seen. Few tiles need it."""
+            """Sets s to minus infinity where a key does not exist or is not seen. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 key = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_key

@@ -23,7 +23,7 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
-    Dtypes, shapes, `causal` and `sm_scale` are those of `attention_cudnn`. A query that sees no key has no gradient.
+    Dtypes, shapes, `causal` and `sm_scale` are those of attention/cudnn.py. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """

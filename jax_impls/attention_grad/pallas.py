@@ -23,9 +23,9 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v, by `jax.vjp`.
 
-    Dtypes, shapes, `causal` and `sm_scale` are those of `attention_pallas`, with D up to 128. There are three kernels:
-    for the output, for the gradients of keys and values, and for that of queries. Each computes the scores, so that all
-    sums have a fixed order. A query that sees no key has no gradient.
+    Dtypes, shapes, `causal` and `sm_scale` are those of attention/pallas.py, with D up to 128. Three kernels compute
+    the output, the gradients of keys and values, and the gradient of queries. Each computes the scores, so that all
+    sums have a fixed order. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes; NotImplementedError for float32, other D, and on anything but a
     Hopper GPU.

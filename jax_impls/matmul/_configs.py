@@ -14,7 +14,7 @@ WGMMA_M = 64
 
 @dataclass(frozen=True)
 class TileConfig:
-    """How a matrix product is tiled.
+    """The tiling of a matrix product.
 
     A block computes tiles of c, (consumers * WGMMA_M, block_n). The blocks of a cluster compute adjacent tiles and
     multicast their operands. Cluster tiles are visited in groups of `grid_tile_width` columns, down one group and up
@@ -74,19 +74,19 @@ KERNEL_US = 1.3  # launch of a copy or an addition
 ROW_BYTES = 128  # bytes of K per step
 LATENCY = 2500.0  # cycles until a load arrives
 COLUMN_STEP = 3.95  # cycles per step of K and column of a tile
-NARROW = 24  # columns added to those of the tile in the time of a step
+NARROW = 24  # columns added to block_n in the predicted time of a step
 L2_BYTES = 50.0  # bytes per cycle from the L2 cache to a multiprocessor
-TILE, COLUMN = 770.0, 8.0  # cycles per tile, and per column of it, besides the steps; columns count twice with parts
+TILE, COLUMN = 770.0, 8.0  # cycles per tile and per column, besides the steps; columns count twice if K is divided
 BEYOND = 0.5  # time of a row beyond M relative to a row of the matrix
 
 ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32), (128, 64, 64), (128, 128, 64))
 PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # most programs per multiprocessor, and most float32 sums of all of them
-START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles per kernel, per program, and per result
+START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles per kernel, per program, and per element of c
 WAIT, ELEMENT_WAIT = 750.0, 0.025  # cycles per step, and per element of a step, while a program waits for memory
 ELEMENTS_PER_CYCLE = 18.0  # rate of the loads of all programs of a multiprocessor
 FLOAT32 = 6.7  # time of a tf32 element, which is converted, relative to 16 bits
-NARROW_ROWS, NARROW_N = 0.2, 64  # extra time for rows of b in tiles narrower than NARROW_N, per multiple of the width
-ODD, UNALIGNED = 4.4, 2.6  # time of an element if rows begin at any element, or not at multiples of 16 bytes
+NARROW_ROWS, NARROW_N = 0.2, 64  # extra traffic of b in narrow tiles: the share NARROW_ROWS * (NARROW_N / block_n - 1)
+ODD, UNALIGNED = 4.4, 2.6  # relative time of an element if rows have an odd length; a length of no multiple of 16 bytes
 
 Config = TileConfig | ElementsConfig
 
@@ -162,7 +162,7 @@ def elements_plans(K: int) -> Iterator[ElementsConfig]:
 
 
 def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, max_blocks: int) -> float:
-    """Time of the rounds of programs on a multiprocessor. A step waits for memory or for loads of other programs."""
+    """Time of the waves of programs on a multiprocessor. A step waits for memory or for loads of other programs."""
     programs = pl.cdiv(M, config.block_m) * pl.cdiv(N, config.block_n) * config.splits
     tile = config.block_m * config.block_n
     resident = min(PROGRAMS, PROGRAM_SUMS // tile, pl.cdiv(programs, max_blocks))

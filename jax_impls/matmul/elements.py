@@ -49,8 +49,8 @@ def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: E
     part = pl.cdiv(pl.cdiv(K, config.block_k), config.splits) * config.block_k
     splits = pl.cdiv(K, part)
     tiles = pl.cdiv(M, config.block_m), pl.cdiv(N, config.block_n)
-    # Concurrent programs then share their part of the larger operand. The second axis of a grid has at most 2^16 - 1
-    # programs.
+    # The first axis is that of the smaller dimension, so that concurrent programs share their part of the larger
+    # operand. The second axis of a grid has at most 2^16 - 1 programs.
     rows_first = M < N or tiles[0] >= 2**16
     out = jax.ShapeDtypeStruct((splits, M, N), jnp.float32 if splits > 1 else a.dtype)
     c = pl.pallas_call(

@@ -38,7 +38,7 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     If tiles leave most of the device idle, K is divided into parts (split-K), whose float32 sums XLA adds in order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
-    which has no use for the tensor cores, and on anything but a Hopper GPU.
+    which tensor cores do not compute, and on anything but a Hopper GPU.
     """
     check_products(a, b, precision)
     (M, K), N = a.shape, b.shape[1]
@@ -107,9 +107,9 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
 
 
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
-    """Tile number for position `index` in the order of computation: each GPC gets consecutive tiles of a wave.
+    """Tile number for position `index` in the order of computation. Each GPC gets consecutive tiles of a wave.
 
-    The device assigns clusters to the GPCs in turn. The L2 cache serves simultaneous equal requests of one GPC once.
+    The device assigns clusters to the GPCs in turn. The L2 cache answers equal simultaneous requests of a GPC once.
     """
     first = index // clusters * clusters
     gpc, in_gpc = (index - first) % GPCS, (index - first) // GPCS

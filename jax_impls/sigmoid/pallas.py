@@ -53,9 +53,9 @@ def _rows(x: Float[Array, "rows {BLOCK}"]) -> Float[Array, "rows {BLOCK}"]:
 def _kernel(x_gmem: Any, y_gmem: Any) -> None:
     """Loads a row into registers, without shared memory, because nothing is read twice.
 
-    1 / d is computed as the square of 1 / sqrt(d), which is one instruction, as is 2^x; a division takes seven. The
-    errors are about 2^-21. The factor of 2^-16 in d keeps it from overflowing, and its root from being flushed to
-    zero, until the result is below bfloat16's smallest number.
+    1 / d is computed as the square of 1 / sqrt(d): 1 / sqrt(d) and 2^x are one instruction each, a division takes
+    seven. The errors are about 2^-21. The factor of 2^-16 in d keeps it from overflowing, and its root from being
+    flushed to zero, until the result is below bfloat16's smallest number.
     """
     row = lax.axis_index("row")
     x = plgpu.load(x_gmem, (row,), layout=plgpu.Layout.WG_STRIDED((BLOCK,), vec_size=VECTOR)).astype(jnp.float32)

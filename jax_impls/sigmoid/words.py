@@ -1,4 +1,4 @@
-"""Sigmoid by XLA: adds to the plain line reads and writes of two 16-bit numbers at a time, as 32-bit words."""
+"""Sigmoid by XLA: like the plain implementation, but reads and writes two 16-bit numbers at a time, as 32-bit words."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def _sigmoid_of_bits(bits: Array, dtype: jnp.dtype) -> Array:
     """Sigmoid of 16-bit numbers given as bits. The results are the low halves of 32-bit words.
 
-    It computes exp(-8) / (exp(-8) + exp(-x - 8)). Without the eights the exponential overflows below -88, where
-    bfloat16 results are subnormal, not 0.
+    Computes exp(-8) / (exp(-8) + exp(-x - 8)). Without the factor exp(-8) the exponential would overflow for x < -88,
+    where bfloat16 results are subnormal, not 0.
     """
     x = lax.bitcast_convert_type(bits, dtype).astype(jnp.float32)
     y = math.exp(-8.0) / (math.exp(-8.0) + jnp.exp(-x - 8.0))

@@ -18,7 +18,7 @@ import torch
 
 from suite.checking import memory
 from suite.checking.memory import MemoryUse, is_row_major, same_bits
-from suite.problem.outputs import joined
+from suite.problem.outputs import joined, leaves
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -40,7 +40,7 @@ class Form(Protocol):
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]: ...
     @property
-    def output_dtype(self) -> str: ...
+    def output_dtypes(self) -> tuple[str, ...]: ...
     @property
     def device(self) -> torch.device: ...
 
@@ -118,9 +118,9 @@ def call_once(
         present()
         inputs = [adapter.to_native(buffer) for buffer in buffers]
         call = partial(function, *inputs, **arguments)
-        result = adapter.poisoned(call, form.output_shapes, form.output_dtype, form.device)
+        result = adapter.poisoned(call, form.output_shapes, form.output_dtypes, form.device)
         outputs = as_torch(result, adapter, form)
-        early = joined(outputs) if len(outputs) > 1 else outputs[0].clone()
+        early = joined(outputs) if len(outputs) > 1 else joined(outputs).clone()
     adapter.wait(result)
     return LocalResult(
         outputs,
@@ -161,30 +161,32 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def as_torch(result: Any, adapter: Adapter, form: Form) -> tuple[torch.Tensor, ...]:
-    """Return the results of a call as torch tensors over the same memory: one, or those of a tuple or list.
+    """Return the results of a call as torch tensors over the same memory: one, or those of a tuple, list or mapping.
 
-    Raises `RefusedError` if the type, number, shapes, dtype, strides or device are not those of `form`.
+    Raises `RefusedError` if the type, number, shapes, dtypes, strides or device are not those of `form`.
     """
-    shapes = form.output_shapes
-    if len(shapes) == 1:
-        return (_one_as_torch(result, adapter, form, shapes[0]),)
-    if type(result) not in (tuple, list) or len(result) != len(shapes):
-        got = f"{type(result).__name__}" + (f" of {len(result)}" if isinstance(result, tuple | list) else "")
-        raise RefusedError(f"type: the result is a {got}, not a tuple of {len(shapes)} {adapter.array}")
-    return tuple(_one_as_torch(each, adapter, form, shape) for each, shape in zip(result, shapes, strict=True))
+    forms = tuple(zip(form.output_shapes, form.output_dtypes, strict=True))
+    found = [result] if len(forms) == 1 and not isinstance(result, Mapping) else leaves(result)
+    if len(found) != len(forms) or (len(forms) > 1 and adapter.is_array(result)):
+        number = f" of {len(found)}" if isinstance(result, tuple | list | Mapping) else ""
+        got = f"{type(result).__name__}{number}"
+        raise RefusedError(f"type: the result is a {got}, not a tuple of {len(forms)} {adapter.array}")
+    return tuple(_one_as_torch(each, adapter, form, *expected) for each, expected in zip(found, forms, strict=True))
 
 
-def _one_as_torch(result: Any, adapter: Adapter, form: Form, expected: tuple[int, ...]) -> torch.Tensor:
+def _one_as_torch(
+    result: Any, adapter: Adapter, form: Form, expected: tuple[int, ...], expected_dtype: str
+) -> torch.Tensor:
     if not adapter.is_array(result):
-        raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")
+        raise RefusedError(f"type: the result is {adapter.described(result)}, not a {adapter.array}")
     shape, dtype, strides = adapter.form(result)
     if shape != expected:
         raise RefusedError(f"shape: the result has shape {shape}, expected {expected}")
-    if dtype != form.output_dtype:
-        raise RefusedError(f"dtype: the result is {dtype}, expected {form.output_dtype}")
+    if dtype not in (expected_dtype, adapter.stand_ins.get(expected_dtype)):
+        raise RefusedError(f"dtype: the result is {dtype}, expected {expected_dtype}")
     if not is_row_major(shape, strides):
         raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
     output: torch.Tensor = adapter.to_torch(result).detach()
     if output.device != form.device:
         raise RefusedError(f"device: the result is on {output.device}, expected {form.device}")
-    return output
+    return output if dtype == expected_dtype else output.to(getattr(torch, expected_dtype))

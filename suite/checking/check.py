@@ -58,6 +58,8 @@ class CheckResult:
     """Largest error over its bound; above 1 is wrong."""
     max_ulp: float = math.inf
     max_rel: float = math.inf
+    rms: float = math.inf
+    """Root mean square error of the least accurate result."""
     deterministic: str = ""
     """`yes` or `no`; empty if a refusal left fewer than two results to compare."""
     diagnosis: str = ""
@@ -113,12 +115,11 @@ def check_calls(
         if not same_bits(first.now(), settled):
             wrong.setdefault("same buffer", "the second call wrote over the result of the first")
         on_phase(Phase.JUDGING)
-        second_verdict = _judge(second.early, problem, 1)
+        second_verdict = judge_draw(second.early, problem, 1)
         stale = not second_verdict.agrees and same_bits(first_copy, second.early)
-        first_verdict = _judge(first_copy, problem, 0)
+        first_verdict = judge_draw(first_copy, problem, 0)
         diagnosis = _diagnosis([first_copy, second.early], [first_verdict, second_verdict], problem)
         second.early = first_copy.new_empty(0)  # frees a quarter of the memory that outputs take
-
         on_phase(Phase.THIRD_CALL)
         third_begin = perf_counter()
         third = caller.call(0)
@@ -132,7 +133,7 @@ def check_calls(
     on_phase(Phase.JUDGING)
     verdicts = [first_verdict, second_verdict]
     if another is not None:
-        verdicts.append(_judge(another, problem, 0))
+        verdicts.append(judge_draw(another, problem, 0))
         if not verdicts[-1].agrees and first_verdict.agrees and second_verdict.agrees:
             diagnosis = _diagnosis([another], verdicts[-1:], problem)
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + _disagreement(verdicts, stale)
@@ -146,16 +147,18 @@ def check_calls(
         error_ratio=max(verdict.error_ratio for verdict in verdicts),
         max_ulp=max(verdict.max_ulp for verdict in verdicts),
         max_rel=max(verdict.max_rel for verdict in verdicts),
+        rms=max(verdict.rms for verdict in verdicts),
         deterministic="yes" if another is None else "no",
         diagnosis=diagnosis.text,
         error_map=diagnosis.error_map,
     )
 
 
-def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
+def judge_draw(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
+    """Judge an output as the result of a draw of the problem's inputs."""
     with subnormals.preserved(problem.device):
         truth, shape, dtype = problem.truth(draw), problem.output_shape, problem.output_dtype
-        return judge(output, truth, shape=shape, dtype=dtype, position=problem.position)
+        return judge(output, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results)
 
 
 def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], problem: Problem) -> Diagnosis:
@@ -180,7 +183,7 @@ def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> tuple[st
     wrong = _misuses(problem, 0, result, ())
     another = most_different(caller, result.early, None, perf_counter() - begin, repeat_s)
     outputs = [each for each in (result.early, another) if each is not None]
-    verdicts = [_judge(each, problem, 0) for each in outputs]
+    verdicts = [judge_draw(each, problem, 0) for each in outputs]
     found = [(each, verdict) for each, verdict in zip(outputs, verdicts, strict=True) if not verdict.agrees][:1]
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + [verdict.reason for _, verdict in found]
     return "; ".join(reasons), _diagnosis([each for each, _ in found], [verdict for _, verdict in found], problem)

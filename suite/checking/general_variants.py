@@ -10,8 +10,10 @@ import torch
 
 from suite.checking.survey import Piece
 from suite.core.integers import cdiv
+from suite.numerics.bounds import rounding_limit
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
-from suite.problem.variant import Variant
+from suite.problem.shape import Shape
+from suite.problem.variant import UNKNOWN, Variant
 
 SHIFTS = (1, 2, 4, 8, 16, 32)
 TILES = (8, 16, 32, 64, 128)
@@ -19,12 +21,12 @@ TILES = (8, 16, 32, 64, 128)
 MAX_PROGRAMS = 8
 ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
 """Row pitches, in elements, that a kernel may wrongly round up to."""
-UNKNOWN = 1e300
-"""Bound where a variant predicts nothing."""
+REPEATED = (2, 4, 8, 16, 32)
+"""Widths of vectors whose rest may repeat the element before."""
 
 
 def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
-    """Yield the truth times a factor, plus a constant, without subnormals, and clamped to finite numbers."""
+    """Yield the truth times a factor, plus a constant, without subnormals, by way of float16, and clamped."""
     value, limit, output = piece.value, piece.limit, piece.output.double()
     known = value.isfinite() & output.isfinite()
     if bool(known.any()):
@@ -40,10 +42,15 @@ def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
                     )
         constant = float((o - v).median())
         if constant != 0.0:
-            yield Variant(f"{constant:.3g} was added to the result", value + constant, limit, fitted=True)
+            bound = limit + rounding_limit(value + constant, dtype).nan_to_num(0.0)
+            yield Variant(f"{constant:.3g} was added to the result", value + constant, bound, fitted=True)
     smallest = 2.0 ** MIN_EXPONENT[dtype]
     flushed = torch.where(value.abs() < smallest, 0.0, value)
     yield Variant("subnormal results were flushed to 0", flushed, torch.where(flushed == value, limit, 0.0))
+    if dtype == "bfloat16":
+        low, high = ((value * (1.0 + step)).half().double() for step in (-(2.0**-8), 2.0**-8))
+        either = torch.where(low.isfinite() & high.isfinite(), (high - low).abs(), 0.0)
+        yield Variant("the result was converted to float16", value.half().double(), torch.maximum(limit, either))
     largest = MAX_FINITE[dtype]
     yield Variant("results were clamped to the largest number", value.clamp(-largest, largest), limit)
 
@@ -60,11 +67,55 @@ def _snapped(factor: float) -> float:
     return math.copysign(near if abs(factor) >= 1 else 1 / near, factor)
 
 
+def repeated(whole: Piece, axes: Sequence[str]) -> Iterator[Variant]:
+    """Yield the truth of one entry of an axis for all its entries, and rests of rows that repeat the element before.
+
+    axes: the dimension of each axis.
+    """
+    value, limit = whole.value, whole.limit
+    for axis, name in enumerate(axes):
+        if value.shape[axis] > 1:
+            first = (x.narrow(axis, 0, 1).expand(value.shape) for x in (value, limit))
+            yield Variant(f"the result at {name} = 0 was given for every {name}", *first)
+    for axis in range(max(0, value.ndim - 2), value.ndim):
+        noun, size = _noun(axis, value.ndim), value.shape[axis]
+        for kept in dict.fromkeys(size // width * width for width in REPEATED):
+            if 0 < kept < size:
+                index = torch.arange(size, device=value.device).clamp(max=kept - 1)
+                which = f"last {size - kept} {noun}" if size - kept > 1 else f"last {noun[:-1]}"
+                yield Variant(
+                    f"the {which} of the result repeated the one before",
+                    value.index_select(axis, index), limit.index_select(axis, index),
+                )  # fmt: skip
+
+
+def repeated_results(whole: Piece, shapes: Sequence[Shape], names: Sequence[str]) -> Iterator[Variant]:
+    """Yield the truth of the first entry of the first axis for all entries, in all of several results.
+
+    names: the dimension of the first axis of each result.
+    """
+    if len(set(names)) != 1 or len(names) != len(shapes) or any(shape[0] < 2 for shape in shapes):
+        return
+    value, limit = (
+        torch.cat([part[: len(part) // shape[0]].repeat(shape[0]) for part, shape in _parts(x, shapes)])
+        for x in (whole.value, whole.limit)
+    )
+    yield Variant(f"the results at {names[0]} = 0 were given for every {names[0]}", value, limit)
+
+
+def _parts(x: torch.Tensor, shapes: Sequence[Shape]) -> Iterator[tuple[torch.Tensor, Shape]]:
+    return zip(x.split([math.prod(shape) for shape in shapes]), shapes, strict=True)
+
+
+def _noun(axis: int, ndim: int) -> str:
+    return "elements" if ndim == 1 else "columns" if axis == ndim - 1 else "rows"
+
+
 def moved(whole: Piece) -> Iterator[Variant]:
     """Yield the whole truth with its elements moved: shifted, transposed, or with another row pitch."""
     value, limit = whole.value, whole.limit
     for axis in range(max(0, value.ndim - 2), value.ndim):
-        name = {0: "rows", 1: "columns"}.get(axis - value.ndim + 2, "rows") if value.ndim > 1 else "elements"
+        name = _noun(axis, value.ndim)
         for shift in (sign * size for size in SHIFTS if size < value.shape[axis] for sign in (1, -1)):
             edge = slice(0, shift) if shift > 0 else slice(value.shape[axis] + shift, None)
             at = [slice(None)] * value.ndim

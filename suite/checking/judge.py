@@ -1,24 +1,28 @@
-"""The verdict on an output: it agrees if every element is within its error bound of the truth.
+"""The verdict on an output: it agrees if every element is within its error bound of the truth, and so are statistics.
 
 NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
-become an infinity of its sign. Zeros of either sign are equal.
+become an infinity of its sign. Zeros of either sign are equal. Integers are compared exactly: their bound is 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from suite.checking.aggregate import Aggregate
 from suite.core.errors import SuiteError
-from suite.numerics.formats import MAX_FINITE, ulp
+from suite.numerics.formats import max_finite, ulp
 from suite.problem.outputs import located
 from suite.problem.truth import Truth
 
 Position = Callable[[tuple[int, ...]], str]
 """Turns an index of the output into words."""
+Results = Sequence[tuple[str, int]]
+"""The name of each result of a call and the index in the output at which it begins."""
+ONE_RESULT: Results = (("", 0),)
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,9 @@ class Verdict:
 
     agrees: no element is wrong. error_ratio: the largest error over its bound; above 1 is wrong, infinite where NaN,
     infinities or the form differ. max_ulp: the largest error in units in the last place of the output's type at the
-    truth. max_rel: the largest error over the largest magnitude of the truth. reason: the first error in words, after
-    its kind: type, shape, dtype, device, strides, not finite, value.
+    truth. max_rel: the largest error over the largest magnitude of the truth. rms: the root mean square error. reason:
+    the first error in words, after its kind: type, shape, dtype, device, strides, not finite, value; or a statistic of
+    all elements, after its kind: scale, mean, spread (`suite/checking/aggregate.py`).
     """
 
     agrees: bool
@@ -36,6 +41,7 @@ class Verdict:
     max_ulp: float
     max_rel: float
     reason: str = ""
+    rms: float = 0.0
 
 
 def judge(
@@ -46,16 +52,19 @@ def judge(
     dtype: str,
     device: torch.device | None = None,
     position: Position = located,
+    results: Results = ONE_RESULT,
 ) -> Verdict:
     """Compare an output with the truth.
 
     truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
-    where the output must be; None for anywhere. position: turns an index into words. An output of another form is
-    wrong, and its elements are not compared.
+    where the output must be; None for anywhere. position: turns an index into words. results: the results that the
+    output joins. An output of another form is wrong, and its elements are not compared.
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
-    return judge_together([output], truths, shape=shape, dtype=dtype, device=device, position=position)[0]
+    return judge_together(
+        [output], truths, shape=shape, dtype=dtype, device=device, position=position, results=results
+    )[0]
 
 
 def judge_together(
@@ -66,31 +75,56 @@ def judge_together(
     dtype: str,
     device: torch.device | None = None,
     position: Position = located,
+    results: Results = ONE_RESULT,
 ) -> list[Verdict]:
     """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
 
     An output on another device is copied to the device of the truth, a piece at a time.
     """
     refusals = [_misfit(output, shape, dtype, device) for output in outputs]
-    totals = [Tally() for _ in outputs]
+    totals = [Tally(aggregates=[Aggregate() for _ in results]) for _ in outputs]
     for truth in truths:
+        which = _result_of(truth, results)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
                 total.add(_judge_piece(output, truth, dtype, position))
+                total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, dtype)
         del truth  # frees its memory for the next piece
     return [
-        Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
+        refused(refusal) if refusal is not None else _verdict(output, total, results)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True)
     ]
 
 
-def _verdict(output: torch.Tensor, total: Tally) -> Verdict:
+def _result_of(truth: Truth, results: Results) -> int:
+    """Return the position of the result to which a piece of the truth belongs."""
+    begin = (truth.index[0].start or 0) if truth.index else 0
+    return max(i for i, (_, start) in enumerate(results) if start <= begin)
+
+
+def _verdict(output: torch.Tensor, total: Tally, results: Results) -> Verdict:
     """Return the verdict on an output whose elements have all been counted."""
     if total.judged != output.numel():
         raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
     max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
-    reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
-    return Verdict(total.wrong == 0, total.ratio, total.ulp, max_rel, reason)
+    rms = math.sqrt(total.squares / total.judged) if total.judged else 0.0
+    if total.wrong:
+        reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
+        return Verdict(False, total.ratio, total.ulp, max_rel, reason, rms)
+    found = [each.judge(len(results)) for each in total.aggregates]
+    ratio, reason = max(found)
+    name = results[found.index((ratio, reason))][0]
+    return Verdict(ratio <= 1.0, max(total.ratio, ratio), total.ulp, max_rel, reason and named(reason, name), rms)
+
+
+def refused(reason: str) -> Verdict:
+    """Return the verdict on a result that cannot be compared."""
+    return Verdict(False, math.inf, math.inf, math.inf, reason, math.inf)
+
+
+def named(reason: str, name: str) -> str:
+    """Name the result in the reason of a statistic, if a call returns several."""
+    return reason.replace(": ", f" of {name}: ", 1) if name else reason
 
 
 @dataclass
@@ -105,12 +139,17 @@ class Tally:
     magnitude: float = 0.0
     reason: str = ""
     """Description of the element with the largest ratio."""
+    squares: float = 0.0
+    """Sum of the squared errors."""
+    aggregates: list[Aggregate] = field(default_factory=list)
+    """The statistics of each result."""
 
     def add(self, other: Tally) -> None:
         if other.ratio > self.ratio:
             self.reason = other.reason
         self.judged += other.judged
         self.wrong += other.wrong
+        self.squares += other.squares
         for name in ("ratio", "ulp", "error", "magnitude"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
@@ -123,17 +162,19 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
         raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
     if piece.numel() == 0:
         return Tally()
+    dtype = truth.dtype or dtype
     if _ordinary(piece, truth, dtype):
         error = (piece - truth.value).abs_()
         ratios, known = error / truth.limit, None
     else:
         error, ratios, known = _errors(piece, truth, dtype)
     found = Tally(judged=error.numel(), ratio=float(ratios.max()), error=float(error.max()))
+    found.squares = float(torch.linalg.vector_norm(error)) ** 2
     if found.ratio > 1.0:
         found.wrong = int((ratios > 1.0).sum())
         found.reason = _describe(ratios, output, truth, position)
     del ratios
-    value = truth.value if known is None else torch.where(known, truth.value, 0.0)
+    value = truth.value if known is None else torch.where(known, truth.value, 0)
     found.magnitude = float(torch.stack(torch.aminmax(value)).abs().max())
     found.ulp = float(error.div_(ulp(value, dtype)).max())
     return found
@@ -142,16 +183,18 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
 def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
     """True if all values are finite, none may overflow, and every bound is above 0. This usual case skips the tests of
     each element, which take three times as long as the rest."""
+    if not truth.value.is_floating_point():
+        return False
     extremes = [extreme.double() for x in (piece, truth.value, truth.limit) for extreme in torch.aminmax(x)]
     *_, low, high, strictest, loosest = numbers = torch.stack(extremes).tolist()
     largest = max(-low, high) + loosest
-    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= MAX_FINITE[dtype]
+    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= max_finite(dtype)
 
 
 def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
     """Return the error of each element over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
     wrong."""
-    return _errors(piece, truth, dtype)[1]
+    return _errors(piece, truth, truth.dtype or dtype)[1]
 
 
 def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -162,6 +205,9 @@ def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor
     known = torch.isfinite(truth.value)
     if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
         raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
+    if not truth.value.is_floating_point():
+        error = torch.where(piece == truth.value, 0.0, (piece.double() - truth.value.double()).abs().clamp_min_(1.0))
+        return error, torch.where(error == 0.0, 0.0, error / truth.limit), known
     piece = piece.to(torch.float64)
     placed = _well_placed(piece, truth, known, dtype)
     known &= torch.isfinite(piece)
@@ -189,8 +235,8 @@ def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: 
     """Return for each element whether it is a number, an infinity or NaN as required. known: where the truth is
     finite."""
     value = truth.value
-    may_overflow = known & (value.abs() + truth.limit > MAX_FINITE[dtype])
-    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > MAX_FINITE[dtype]))
+    may_overflow = known & (value.abs() + truth.limit > max_finite(dtype))
+    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > max_finite(dtype)))
     same_infinity = torch.isinf(piece) & (torch.sign(piece) == torch.sign(value))
     right = torch.isfinite(piece) | (may_overflow & same_infinity)
     return torch.where(torch.isnan(value), torch.isnan(piece), torch.where(must_overflow, same_infinity, right))
@@ -201,7 +247,9 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position
     flat = int(ratios.argmax())
     local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
     at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
-    got, expected, limit = (float(t) for t in (output[at], truth.value[*local], truth.limit[*local]))
+    got, expected, limit = (t.item() for t in (output[at], truth.value[*local], truth.limit[*local]))
     kind = "value" if math.isfinite(got) else "not finite"
+    if isinstance(expected, int):
+        return f"{kind}: at {position(at)} got {got}, expected {expected}" + (f" +- {limit:.0f}" if limit else "")
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
     return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}"

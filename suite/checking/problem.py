@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from suite.numerics import subnormals
 from suite.problem import outputs
 
 if TYPE_CHECKING:
+    from suite.numerics.weak_bound import WeakBound
     from suite.problem.case import Case
     from suite.problem.truth import Truth
 
@@ -40,6 +41,7 @@ class Problem:
         self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
+        self._weak: list[WeakBound] = []
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         with subnormals.preserved(device):
@@ -63,9 +65,20 @@ class Problem:
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
         return self.op.output_shapes(self.case)
 
+    @property
+    def results(self) -> tuple[tuple[str, int], ...]:
+        """The name of each result and the index in the joined output at which it begins."""
+        names = self.op.outputs or ("",)
+        return tuple(zip(names, outputs.starts(self.output_shapes), strict=True))
+
     def position(self, at: tuple[int, ...]) -> str:
         """Turn an index of the result into words."""
-        return outputs.located(at, self.op.outputs, self.output_shapes)
+        shapes = map(outputs.judged_shape, self.output_shapes, self.output_dtypes)
+        return outputs.located(at, self.op.outputs, tuple(shapes))
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        return self.op.output_dtypes(self.case)
 
     @property
     def output_dtype(self) -> str:
@@ -89,6 +102,36 @@ class Problem:
         if draw not in self._truths:
             free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
             if len(self.draws) * math.prod(self.output_shape) * TRUTH_BYTES > max(KEPT_BYTES, free // 8):
-                return self.op.truth(self.draws[draw], self.case)
-            self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
+                return self._computed(draw)
+            self._truths[draw] = list(self._computed(draw))
         return self._truths[draw]
+
+    def _computed(self, draw: int) -> Iterator[Truth]:
+        """Compute the truth of a draw, and note a weak bound."""
+        for piece in self.op.truth(self.draws[draw], self.case):
+            self._weak += [piece.weak] if piece.weak is not None else []
+            yield piece
+
+    @property
+    def weak_bound(self) -> WeakBound | None:
+        """Why the bound of a draw says little; None if those computed so far tell."""
+        return next(iter(self._weak), None)
+
+
+class Problems(Mapping[str, Problem]):
+    """The problems of named cases, each made when it is first asked for."""
+
+    def __init__(self, cases: Mapping[str, Case], seed: int, device: torch.device) -> None:
+        self._cases, self._seed, self._device = cases, seed, device
+        self._made: dict[str, Problem] = {}
+
+    def __getitem__(self, name: str) -> Problem:
+        if name not in self._made:
+            self._made[name] = Problem(self._cases[name], self._seed, self._device)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cases)
+
+    def __len__(self) -> int:
+        return len(self._cases)

@@ -11,12 +11,16 @@ import torch
 from suite.checking.error_map import ErrorMap, Tiles
 from suite.checking.judge import error_ratios
 from suite.checking.memory import INTEGERS
-from suite.numerics.formats import MAX_FINITE
+from suite.numerics.formats import max_finite
 from suite.problem.truth import Truth
 from suite.problem.variant import Part
 
-POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0}
-"""Bits of the NaN that fills allocated but unwritten memory. Arithmetic on CPUs and GPUs makes other NaN."""
+POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0, torch.float64: 0x7FF8 << 48}
+POISON |= {kind: torch.iinfo(kind).max for kind in (torch.int16, torch.int32, torch.int64)}
+"""Bits of the NaN or integer that fills allocated but unwritten memory. Arithmetic makes other NaN, except in 16 bits
+on a CPU, where a conversion from float32 makes these."""
+BESIDE = -1
+"""Bits, as a signed integer, of the NaN in guard bands."""
 
 FULL = 0.9
 """Smallest share of wrong elements in a box for the whole box to be called wrong."""
@@ -26,14 +30,15 @@ FULL = 0.9
 class Survey:
     """The findings of a pass over a wrong result.
 
-    total, wrong: numbers of elements. unwritten, zero, lost_nan, saturated: wrong elements that hold the bits of
-    unwritten memory, 0, a number where the truth is NaN, the largest number where the truth is infinite. begins, ends:
-    the box of the wrong elements. part: the part to examine.
+    total, wrong: numbers of elements. unwritten, beside, zero, lost_nan, saturated: wrong elements that hold the bits
+    of unwritten memory, those of guard bands, 0, a number where the truth is NaN, the largest number where the truth is
+    infinite. begins, ends: the box of the wrong elements. part: the part to examine.
     """
 
     total: int
     wrong: int
     unwritten: int
+    beside: int
     zero: int
     lost_nan: int
     saturated: int
@@ -66,7 +71,7 @@ def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int,
     columns: largest number of elements of the part along the last axis; None for no limit.
     """
     tiles: Tiles | None = None
-    counts = dict.fromkeys(("wrong", "unwritten", "zero", "lost_nan", "saturated"), 0)
+    counts = dict.fromkeys(("wrong", "unwritten", "beside", "zero", "lost_nan", "saturated"), 0)
     begins, ends = list(output.shape), [0] * output.ndim
     worst, part = 1.0, None
     pieces: list[tuple[Part, Truth]] | None = [] if output.numel() <= room else None
@@ -110,11 +115,13 @@ def _whole_part(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> P
 def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -> dict[str, int]:
     """Count the wrong elements of each kind."""
     bits = piece.contiguous().view(INTEGERS[piece.element_size()])
-    infinite = truth.value.abs() > MAX_FINITE[dtype]
-    largest = piece.double().abs() == MAX_FINITE[dtype]
+    largest_number = max_finite(truth.dtype or dtype)
+    infinite = truth.value.abs() > largest_number
+    largest = piece.double().abs() == largest_number
     kinds = {
         "wrong": wrong,
         "unwritten": wrong & (bits == POISON[piece.dtype]) if piece.dtype in POISON else wrong & False,
+        "beside": wrong & (bits == BESIDE) if piece.is_floating_point() else wrong & False,
         "zero": wrong & (piece == 0),
         "lost_nan": wrong & truth.value.isnan(),
         "saturated": wrong & infinite & largest,

@@ -12,25 +12,35 @@ from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
+from suite.problem.case import Case
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The names of the cases that passed, and what is wrong in the first that did not."""
+    """The names of the cases that passed, and what is wrong in the first that did not.
+
+    `not_covered` has the cases that the implementation declined, with its reasons.
+    """
 
     passed: tuple[str, ...]
     reason: str = ""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    not_covered: Mapping[str, str] = field(default_factory=dict)
+
+    def then(self, more: ProbeResult) -> ProbeResult:
+        """Return the result of these cases, all of which passed, and of `more`."""
+        declined = {**self.not_covered, **more.not_covered}
+        return ProbeResult((*self.passed, *more.passed), more.reason, more.diagnosis, declined)
 
 
 def probe(
-    function: Callable[..., Any],
+    function_for: Callable[[Case], Callable[..., Any]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     repeat_s: float = 0.0,
     on_case: Callable[[str], None] = lambda name: None,
 ) -> ProbeResult:
-    """Call `function` in this process on telling cases, by name, up to the first that is wrong.
+    """Call the function for each telling case in this process, by name, up to the first that is wrong.
 
     A case is left out if the implementation does not cover it (`NotImplementedError`, or no parameter for an argument),
     and if the framework itself gets it wrong. repeat_s: the time for which each call is repeated. on_case: is called
@@ -38,6 +48,7 @@ def probe(
     """
 
     def check_case(problem: Problem) -> tuple[str, Diagnosis]:
+        function = function_for(problem.case)
         if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
             raise NotImplementedError
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
@@ -56,17 +67,23 @@ def probe_cases(
     check_case: returns what is wrong, empty if nothing is, and why.
     """
     passed: list[str] = []
-    for name, problem in problems.items():
-        if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
+    declined: dict[str, str] = {}
+    for name in problems:
+        problem = problems[name]
+        limits = adapter.limits(problem.device)
+        parts = problem.case.inputs.replace("/", "+").split("+")
+        if any(problem.case.dtype in limits.get(part, ()) for part in parts):
             continue
         on_case(name)
         try:
             reason, diagnosis = check_case(problem)
-        except NotImplementedError:
+        except NotImplementedError as error:
+            declined[name] = str(error)
             continue
         except RefusedError as refused:
             reason, diagnosis = str(refused), Diagnosis()
         if reason:
-            return ProbeResult(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
+            where = name if name == problem.case.label else f"{name}: {problem.case.label}"
+            return ProbeResult(tuple(passed), f"{reason} (in the telling case {where})", diagnosis, declined)
         passed.append(name)
-    return ProbeResult(tuple(passed))
+    return ProbeResult(tuple(passed), not_covered=declined)

@@ -120,7 +120,7 @@ class TimedInputs:
         self._problem, self._results, self._rebind = problem, results, rebind
         self._random = SystemRandom()
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
-        family = problem.op.families[problem.case.inputs]
+        family = problem.op.family(problem.case.inputs)
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
@@ -257,7 +257,9 @@ class TimedInputs:
         problem = self._problem
         truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
         shape, dtype = problem.output_shape, problem.output_dtype
-        verdicts = judge_together(outputs, truth, shape=shape, dtype=dtype, position=problem.position)
+        verdicts = judge_together(
+            outputs, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results
+        )
         return [verdict.reason for verdict in verdicts]
 
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:

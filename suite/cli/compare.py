@@ -25,6 +25,7 @@ from suite.cli.options import (
     ExcludeOption,
     FilesOption,
     FormatOption,
+    GpuModeOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -45,6 +46,7 @@ from suite.cli.options import (
     ShapeOption,
     ShapesFromOption,
     SortOption,
+    StrictOption,
     SweepOption,
     TimeoutOption,
     TransfersOption,
@@ -78,6 +80,7 @@ def compare(
     op: OperationsOption = None,
     reference: ReferenceOption = None,
     kernelbench: KernelBenchOption = None,
+    gpumode: GpuModeOption = None,
     impl: ImplementationOption = None,
     exclude: ExcludeOption = None,
     files: FilesOption = None,
@@ -96,6 +99,7 @@ def compare(
     dump: DumpOption = None,
     once: OnceOption = "",
     no_time: NoTimeOption = False,
+    strict: StrictOption = False,
     max_noise: MaxNoiseOption = 5.0,
     repeat: RepeatOption = 1,
     seed: SeedOption = 0,
@@ -120,9 +124,9 @@ def compare(
     from suite.runner import inspection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
-    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
-    where = resolve(device)
-    own, shapes = _operation_file(op, reference, kernelbench), sizes(shape, shapes_file)
+    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
+    where, shapes = resolve(device), sizes(shape, shapes_file)
+    own = _operation_file(op, reference, kernelbench, gpumode)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
@@ -130,8 +134,12 @@ def compare(
     if once:
         return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
-    parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
-    _compare(selection, own, options, parameters, _chosen_folder(where, out, publish), shown, resumed=resume)
+    _compare(selection, own, options, _given(context, selection), _folder(where, out, publish), shown, resumed=resume)
+
+
+def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
+    """The command's parameters as they are kept with the results."""
+    return {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
 
 
 def _selection(
@@ -162,21 +170,19 @@ def _selection(
 
 
 def _operation_file(
-    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None
+    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None, gpumode: Path | None
 ) -> tuple[Path, Kind] | None:
     """The file that defines the operation, and its kind; None if `--op` is given.
 
-    Raises `UsageError` unless exactly one of `--op`, `--reference` and `--kernelbench` is given.
+    Raises `UsageError` unless exactly one of `--op`, `--reference`, `--kernelbench` and `--gpumode` is given.
     """
-    given = [
-        name for name, value in (("--op", op), ("--reference", reference), ("--kernelbench", kernelbench)) if value
-    ]
+    files: dict[Kind, Path | None] = {"reference": reference, "kernelbench": kernelbench, "gpumode": gpumode}
+    own: list[tuple[Path, Kind]] = [(path, kind) for kind, path in files.items() if path is not None]
+    given = [*(["--op"] if op else []), *(f"--{kind}" for _, kind in own)]
     if len(given) != 1:
         what = f"got {' and '.join(given)}" if given else "got none; e.g. --op matmul"
-        raise UsageError(f"compare takes one of --op, --reference FILE and --kernelbench FILE: {what}")
-    if reference is not None:
-        return reference, "reference"
-    return None if kernelbench is None else (kernelbench, "kernelbench")
+        raise UsageError(f"compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: {what}")
+    return own[0] if own else None
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,7 @@ class _Output:
     quiet: bool
     as_json: bool
     file_format: str
+    strict: bool
 
     def check(self) -> None:
         """Raise `UsageError` for a name that does not exist or a package that is not installed."""
@@ -210,7 +217,7 @@ def _sweep_host(where: Device, sweep: bool) -> Device | None:
     return resolve("cpu") if sweep and where.type == "cuda" else None
 
 
-def _chosen_folder(where: Device, out: Path | None, publish: bool) -> Path | None:
+def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     """The folder that `--out` or `--publish` names; None for neither. Raises `UsageError` for both."""
     if publish and out is not None:
         raise UsageError(f"--publish writes {where.results_folder} and --out {out} another folder; give one of the two")
@@ -286,7 +293,7 @@ def _compare(
 
         for line in sentences(selection.workload, rows):
             print(line, flush=True)
-    _report(rows, results, environment, options, shown.as_json)
+    _report(rows, results, environment, options, shown)
 
 
 def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
@@ -297,9 +304,12 @@ def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, op
         raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
     from suite.runner.operation_file import load_operation
 
-    return replace(
-        selection, own=load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
-    )
+    op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+    for sentence in op.weaknesses:
+        say(f"{op.name}: {sentence}: an ok says nothing about it")
+    if op.unexamined:
+        say(f"{op.name}: for lack of time, {op.unexamined} inputs and parameters were not tried")
+    return replace(selection, own=op)
 
 
 def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Output) -> list[Row]:
@@ -348,25 +358,25 @@ def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _report(
-    rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, as_json: bool
+    rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, shown: _Output
 ) -> None:
     """Print the messages at the end of a run, and end with its exit status."""
-    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
+    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
     from suite.runner import inspection
 
-    if as_json:
+    if shown.as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
-    for line in crossovers(rows) if not as_json else ():
+    for line in crossovers(rows) if not shown.as_json else ():
         print(line, flush=True)
     if options.dumped and (written := inspection.summary(rows)):
         say(f"code: {written}")
-    if remark := noise_remark(rows, options.max_noise):
+    for remark in filter(None, (noise_remark(rows, options.max_noise), weak_remark(rows))):
         say(remark)
     if results.problem is not None:
         say(summary(rows))
         raise results.problem
     say(f"{summary(rows)}; written to {results.folder}")
-    raise typer.Exit(exit_status(rows))
+    raise typer.Exit(exit_status(rows, strict=shown.strict))
 
 
 def _warn_of_tuned_file(where: Device) -> None:

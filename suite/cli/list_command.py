@@ -42,7 +42,7 @@ def list_operations(
     entries = _implementations(names, where)
     if as_json:
         inputs = {name: {key: kind.about for key, kind in ops.get(name).families.items()} for name in names}
-        telling = {name: [each.name for each in ops.get(name).telling] for name in names}
+        telling = {name: [each.name for each in ops.get(name).all_telling] for name in names}
         found = {"device": where.name, "implementations": entries, "inputs": inputs, "telling": telling}
         print(json.dumps(found))
         return
@@ -150,7 +150,7 @@ def _input_lines(names: Sequence[str], width: int) -> list[Text]:
     for (key, about), having in kinds.items():
         texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))
     for name in names:
-        cases = ", ".join(each.name for each in ops.get(name).telling)
-        texts.append(f"telling: small cases that are part of every plain run: {cases} ({name})")
+        cases = ops.get(name).all_telling
+        texts.append(f"telling: {len(cases)} small cases, part of every plain run ({name})")
     lines = [Text("compare --inputs", style="bold")]
     return lines + [Text(line) for text in texts for line in wrapped(f"  {text}", width, indent="    ")]

@@ -44,6 +44,10 @@ KernelBenchOption = Annotated[
     Path | None,
     typer.Option("--kernelbench", metavar="FILE", help="Instead of --op: a problem of KernelBench; --with solutions."),
 ]
+GpuModeOption = Annotated[
+    Path | None,
+    typer.Option("--gpumode", metavar="DIR", help="Instead of --op: a problem of GPU MODE; --with submissions."),
+]
 ImplementationOption = Annotated[
     list[str] | None, typer.Option("--impl", help="Only implementations that match this GLOB, e.g. 'cuda*'.")
 ]
@@ -106,6 +110,9 @@ DumpOption = Annotated[
 OnceOption = Annotated[
     str,
     typer.Option("--once", metavar="IMPL", help="Only call IMPL, for a profiler: one call after cudaProfilerStart."),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="End with status 1 also if an ok says little: a weak bound, an unused input.")
 ]
 NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
 TimeoutOption = Annotated[

@@ -8,20 +8,28 @@ from suite.problem.shape import Shape
 
 
 @dataclass(frozen=True)
+class ResultForm:
+    """The form that a result must have. The name is empty if there is one result."""
+
+    name: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """Properties of one case that need no run.
 
     shape: the sizes, in the order of the operation's dimensions. operands: shapes of the inputs. operand_bytes: bytes
-    of all inputs. flops, bytes: as the file states them, else as counted; 0 flops means unknown. multiplies: true if
-    there are matrix products or convolutions, which may be computed in tf32.
+    of all inputs. results: in the order of `outputs.leaves`. flops, bytes: as the file states them, else as counted; 0
+    flops means unknown. multiplies: true if there are matrix products or convolutions, which may be computed in tf32.
     """
 
     shape: Shape
     dtype: str
     operands: tuple[Shape, ...]
     operand_bytes: int
-    output_shape: Shape
-    output_dtype: str
+    results: tuple[ResultForm, ...]
     flops: int
     bytes: int
     multiplies: bool
@@ -33,7 +41,8 @@ class About:
 
     entry: name that a kernel's file must define. signature: how it is called. dims: names of the sizes. defaults: sizes
     to run if none are given; the first completes a `--shape` that leaves some out. dtypes: element types. beyond:
-    element types that run only if they are named. framework: the framework of the reference.
+    element types that run only if they are named. framework: the framework of the reference. weaknesses: sentences on
+    inputs and parameters that change nothing. unexamined: the number of those that were not tried.
     """
 
     name: str
@@ -46,3 +55,5 @@ class About:
     beyond: tuple[str, ...]
     framework: str
     facts: tuple[Facts, ...] = ()
+    weaknesses: tuple[str, ...] = ()
+    unexamined: int = 0

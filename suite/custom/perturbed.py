@@ -15,6 +15,9 @@ exactly, each element gets a random error before it is rounded and stored:
 Exact results, such as a maximum, a copy or a sum of small integers, stay exact. If the last operation is exact,
 `unrounded` omits the rounding of the operation before it. `amplification` multiplies all errors. Errors of an amplified
 run, divided by it, also reveal a nearby change of slope, such as that of relu at 0.
+
+Operations that write to their arguments (`add_`, `out=`, writes through views) compute from copies of their operands,
+made before the write. Infinities and NaN have no error, and no error makes a finite number infinite.
 """
 
 from __future__ import annotations
@@ -28,11 +31,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from suite.custom.shadow import forget, is_known, known, remember
 from suite.numerics.bounds import EXP_ULPS
 from suite.numerics.formats import unit_roundoff
 
 aten = torch.ops.aten
 NARROW_TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
+FLOAT8_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+WIDE = dict.fromkeys((*NARROW_TYPES, *FLOAT8_TYPES), torch.float64) | {torch.complex64: torch.complex128}
+"""The types in which the truth is computed."""
 U = unit_roundoff("float32")
 ROUNDED_ONCE = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "sum", "mean", "_to_copy", "copy"))
 """Functions whose only errors are those of their sums and one rounding; others have EXP_ULPS more."""
@@ -42,19 +49,19 @@ ADDS_ONE = frozenset(
 """Functions whose usual formulas add or subtract 1, and so lose digits of small results."""
 ADDS_ONE_LIMIT = 8.0
 """Size of the argument beyond which such formulas lose no more digits."""
-PRODUCTS: dict[Any, tuple[int, ...]] = {
-    aten.mm: (0, 1),
-    aten.bmm: (0, 1),
-    aten.mv: (0, 1),
-    aten.dot: (0, 1),
-    aten.addmm: (1, 2),
-    aten.addmv: (1, 2),
-    aten.baddbmm: (1, 2),
-    aten.addbmm: (1, 2),
-    aten.convolution: (0, 1),
+PRODUCTS = {
+    "mm": (0, 1),
+    "bmm": (0, 1),
+    "mv": (0, 1),
+    "dot": (0, 1),
+    "addmm": (1, 2),
+    "addmv": (1, 2),
+    "baddbmm": (1, 2),
+    "addbmm": (1, 2),
+    "convolution": (0, 1),
 }
 """Operations that sum products, with the positions of the factors among their arguments."""
-SCANS = frozenset((aten.cumsum, aten.cumprod, aten.logcumsumexp))
+SCANS = frozenset(("cumsum", "cumprod", "logcumsumexp"))
 
 
 class Perturbed(TorchDispatchMode):  # type: ignore[misc]
@@ -71,33 +78,36 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         if (parts := _decompositions().get(func)) is not None:
             with self:
                 return parts(*args, **kwargs)
-        if _is_view(func):
-            return _with_unrounded_view(func(*args, **kwargs), func, args, kwargs)
+        if _is_view(func) or torch.Tag.inplace_view in func.tags:
+            return func(*args, **kwargs)
         given = [each for each in tree_leaves((args, kwargs)) if _is_narrow(each)]
         if not given or torch.Tag.nondeterministic_seeded in func.tags:
-            return func(*args, **kwargs)
-        wide_args, wide_kwargs = tree_map(_widened, (args, kwargs))
-        wide = tree_leaves(func(*wide_args, **wide_kwargs))
+            result = func(*args, **kwargs)
+            for each in filter(_is_tensor, _written(func, args, kwargs)):
+                forget(each)
+            return result
+        operands = tree_map(_copied, (args, kwargs)) if _writes(func) else (args, kwargs)
+        given = [each for each in tree_leaves(operands) if _is_narrow(each)]
+        wide = _computed(func, *tree_map(_widened, operands))
         result = func(*args, **kwargs)
         noisy: list[Any] | None = None
-        terms = _terms(func.overloadpacket, args, next(filter(_is_tensor, wide), None))
-        for position, (stored, exact) in enumerate(zip(tree_leaves(result), wide, strict=True)):
+        terms = _terms(_name(func), args, next(filter(_is_tensor, wide), None))
+        for position, (stored, exact) in enumerate(zip(_results(func, args, kwargs, result), wide, strict=True)):
             if not _is_narrow(stored) or stored.numel() == 0:
                 continue
             unrounded = exact
-            if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
-                noisy = noisy or self._with_other_terms(func, args, kwargs, terms)
+            if bool(((exact.to(stored.dtype).to(exact.dtype) != exact) & ~exact.isnan()).any()):
+                noisy = noisy or self._with_other_terms(func, operands, terms)
                 exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
-            elif any(_known(each) is not None for each in given):  # as of relu: its operand was rounded
-                before, more = tree_map(_before_rounding, (args, kwargs))
-                unrounded = tree_leaves(func(*before, **more))[position]
+            elif any(map(is_known, given)):  # as of relu: its operand was rounded
+                unrounded = _computed(func, *tree_map(_before_rounding, operands))[position]
             stored.copy_(exact)
-            stored._unrounded = (stored._version + _writes(func), unrounded)
+            remember(stored, unrounded)
         return result
 
-    def _with_other_terms(self, func: Any, args: Any, kwargs: Any, terms: int) -> list[Any]:
+    def _with_other_terms(self, func: Any, operands: tuple[Any, Any], terms: int) -> list[Any]:
         """The results with random errors in terms and factors, as large as those of another order of addition."""
-        factors = PRODUCTS.get(func.overloadpacket, ())
+        (args, kwargs), factors = operands, PRODUCTS.get(_name(func), ())
         scale = U * math.sqrt(terms / 3.0) / math.sqrt(max(len(factors), 1)) if terms > 1 else 0.0
         if self._tf32 and factors and args[factors[0]].dtype is torch.float32:
             scale = math.hypot(scale, unit_roundoff("tf32") / math.sqrt(3.0))
@@ -110,29 +120,32 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
             return wide
 
         moved = [tree_map(vary if i in varied and scale else _widened, each) for i, each in enumerate(args)]
-        found: list[Any] = tree_leaves(func(*moved, **tree_map(_widened, kwargs)))
-        return found
+        return _computed(func, moved, tree_map(_widened, kwargs))
 
     def _with_other_rounding(
         self, value: torch.Tensor, func: Any, given: torch.Tensor, stored: torch.Tensor, terms: int
     ) -> torch.Tensor:
-        packet = func.overloadpacket
-        name = packet.__name__.rstrip("_")
-        relative = unit_roundoff(str(stored.dtype).removeprefix("torch."))
-        if name not in ROUNDED_ONCE and packet not in PRODUCTS:
+        name = _name(func)
+        relative = unit_roundoff(str(stored.real.dtype).removeprefix("torch."))
+        if name not in ROUNDED_ONCE and name not in PRODUCTS:
             relative += 2.0 * EXP_ULPS * U
         relative = math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative
-        if self._tf32 and packet in PRODUCTS:
+        if self._tf32 and name in PRODUCTS:
             relative += 2.0 * unit_roundoff("tf32")
         size = value.abs() * relative
         if name in ADDS_ONE:
-            size += 2.0 * U * (1.0 + given.to(torch.float64).abs().clamp_(max=ADDS_ONE_LIMIT))
-        return value + size * self._noise(value) * self._amplification
+            size += 2.0 * U * (1.0 + given.abs().to(torch.float64).clamp_(max=ADDS_ONE_LIMIT))
+        largest = torch.finfo(stored.dtype).max
+        moved = value + size * self._noise(value) * self._amplification
+        if not moved.is_complex():
+            moved.clamp_(-largest, largest)
+        return torch.where(value.abs() <= largest, moved, value)
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
         """Random numbers, uniform within -1 and 1, in the shape of `like`."""
-        drawn = torch.rand(like.shape, generator=self._source, device=like.device, dtype=torch.float64)
-        return drawn.mul_(2.0).sub_(1.0)
+        source = self._source
+        drawn = torch.rand(like.shape, generator=source, device=source.device, dtype=torch.float64)
+        return drawn.mul_(2.0).sub_(1.0).to(like.device)
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[misc]
@@ -141,53 +154,83 @@ class InFloat64(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _writes(func) or _is_view(func):
+        if _writes(func) or (_is_view(func) and func is not aten.lift_fresh.default):
             return func(*args, **tree_map(_wide_type, kwargs or {}))
         args, kwargs = tree_map(_widened_in_place, (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
 def unrounded(result: torch.Tensor) -> torch.Tensor:
-    """A result of `Perturbed` in float64, before its last rounding if that is known."""
-    return result.to(torch.float64) if (known := _known(result)) is None else known
-
-
-def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A view, with the same view of the unrounded value of its base."""
-    known = _known(args[0])
-    if known is not None and isinstance(result, torch.Tensor):
-        result._unrounded = (result._version, func(known, *args[1:], **kwargs))  # type: ignore[attr-defined]
-    return result
-
-
-def _known(tensor: Any) -> torch.Tensor | None:
-    """The value of a tensor before its rounding; None if unknown, or if the tensor was written to since."""
-    version, value = getattr(tensor, "_unrounded", (None, None))
-    found: torch.Tensor | None = value if value is not None and version == tensor._version else None
-    return found
+    """A result of `Perturbed` in its widest type, before its last rounding if that is known."""
+    found = known(result)
+    return result.to(WIDE.get(result.dtype, result.dtype)) if found is None else found
 
 
 def _before_rounding(value: Any) -> Any:
     """`_widened` of the unrounded value if that is known, else of the value."""
-    return _widened(value if (known := _known(value)) is None else known)
+    found = known(value) if _is_narrow(value) else None
+    return _widened(value) if found is None else found
 
 
-def _terms(packet: Any, args: Sequence[Any], result: torch.Tensor | None) -> int:
+def _copied(value: Any) -> Any:
+    """A copy of a tensor, with what is known of it before its rounding; any other value unchanged."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    copy = value.clone()
+    found = known(value) if _is_narrow(value) else None
+    if found is not None:
+        remember(copy, found)
+    return copy
+
+
+def _computed(func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The results of an operation on arguments that it may write to."""
+    return _results(func, args, kwargs, func(*args, **kwargs))
+
+
+def _results(func: Any, args: Any, kwargs: Any, returned: Any) -> list[Any]:
+    """Everything that an operation computes: the arguments that it has written to, and what it returns besides."""
+    kinds = func._schema.returns
+    several = returned if len(kinds) > 1 else (returned,)
+    own = [each for each, kind in zip(several, kinds, strict=False) if not _is_written(kind)]
+    return [*_written(func, args, kwargs), *tree_leaves(own)]
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments that an operation writes to."""
+    if not _writes(func):
+        return []
+    named = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    found: list[Any] = tree_leaves([named.get(each.name) for each in func._schema.arguments if _is_written(each)])
+    return found
+
+
+def _is_written(value: Any) -> bool:
+    """True for an argument or a return value of a schema that the operation writes to."""
+    return value.alias_info is not None and value.alias_info.is_write
+
+
+def _name(func: Any) -> str:
+    """The name of an operation, the same for its forms with and without `out`, and in place."""
+    return str(func.overloadpacket.__name__).rstrip("_")
+
+
+def _terms(name: str, args: Sequence[Any], result: torch.Tensor | None) -> int:
     """Number of terms that each element of a result sums; 1 for an operation without a sum."""
-    if packet in PRODUCTS:
-        if packet is aten.convolution:
+    if name in PRODUCTS:
+        if name == "convolution":
             weight, transposed, groups = args[1], args[6], args[8]
             kernel = weight.shape[2:].numel()
             return int(kernel * (weight.shape[0] // groups if transposed else weight.shape[1]))
-        first = args[PRODUCTS[packet][0]]
-        return int(first.shape[-1] * (first.shape[0] if packet is aten.addbmm else 1))
+        first = args[PRODUCTS[name][0]]
+        return int(first.shape[-1] * (first.shape[0] if name == "addbmm" else 1))
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
     if not tensors or result is None:
         return 1
     largest: torch.Tensor = max(tensors, key=lambda each: each.numel())
-    if packet in SCANS:
+    if name in SCANS:
         return int(largest.shape[args[1]]) if len(args) > 1 and isinstance(args[1], int) and largest.ndim else 1
-    if packet in (aten.nll_loss_forward, aten.nll_loss2d_forward):
+    if name in ("nll_loss_forward", "nll_loss2d_forward"):
         return int(largest.numel() // max(1, largest.shape[1] if largest.ndim > 1 else 1))
     return int(max(1, largest.numel() // max(1, result.numel())))
 
@@ -229,19 +272,21 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_narrow(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in NARROW_TYPES
+    narrow = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return narrow and (value.dtype in NARROW_TYPES or value.dtype is torch.complex64)
 
 
 def _wide_type(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW_TYPES else value
+    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _widened(value: Any) -> Any:
-    """A float64 copy of a tensor, float64 for a narrower dtype; any other value unchanged."""
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(torch.float64, copy=True)
+    """A float64 copy of a tensor, float64 for a narrower dtype, complex128 for complex numbers; any other value
+    unchanged."""
+    if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+        return value.to(WIDE.get(value.dtype, value.dtype), copy=True)
     return _wide_type(value)
 
 
 def _widened_in_place(value: Any) -> Any:
-    return value.to(torch.float64) if _is_narrow(value) else _wide_type(value)
+    return value.to(WIDE[value.dtype]) if _is_narrow(value) else _wide_type(value)

@@ -46,26 +46,36 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
             self.kind, self.amplification, self.source = other.kind, other.amplification, other.source
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", None)
+        out = kwargs.pop("out", ())
         if kwargs.get("dtype") is not None:
             kwargs["dtype"] = _wide(kwargs["dtype"])
         plain = [_plain(each) for each in inputs]
-        exact = getattr(ufunc, method)(*plain, **kwargs)
-        if not isinstance(exact, np.ndarray | np.floating) or exact.dtype != np.float64:
-            return exact
-        terms = _terms(ufunc, method, plain, exact)
+
+        def computed(operands: list[Any]) -> tuple[Any, ...]:
+            """The results, or the changed first operand of `ufunc.at`, without a write to any argument."""
+            if method == "at":
+                operands = [operands[0].copy(), *operands[1:]]
+            given = {"out": tuple(None if each is None else _plain(each).copy() for each in out)} if out else {}
+            found = getattr(ufunc, method)(*operands, **kwargs, **given)
+            return (operands[0],) if method == "at" else found if isinstance(found, tuple) else (found,)
+
+        exact = computed(plain)
+        terms = _terms(ufunc, method, plain, exact[0])
         noisy = exact
         if terms > 1:
             scale = U * math.sqrt(terms) / (math.sqrt(2.0) if ufunc is np.matmul else 1.0)
-            noisy = getattr(ufunc, method)(*(self._varied(each, scale) for each in plain), **kwargs)
+            noisy = computed([self._varied(each, scale) for each in plain])
         relative = unit_roundoff(self.kind) + (0.0 if ufunc in ROUNDED_ONCE else 2.0 * EXP_ULPS * U)
-        result = self._stored(exact, noisy, math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative)
-        if out is None:
-            return result
-        out[0][...] = _plain(result)
-        if isinstance(out[0], Rounded):
-            out[0].unrounded = result.unrounded
-        return out[0]
+        relative = math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative
+        found = [
+            self._stored(one, other, relative) if _is_wide(np.asarray(one)) else one
+            for one, other in zip(exact, noisy, strict=True)
+        ]
+        if method == "at":
+            _write(inputs[0], found[0], None)
+            return None
+        found = [_write(place, each, each) for place, each in zip(out or (None,) * len(found), found, strict=True)]
+        return tuple(found) if len(found) > 1 else found[0]
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func.__name__ not in PRODUCTS:
@@ -84,7 +94,8 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
         """`noisy` with a random error of size `relative`, rounded; or `exact`, if the type represents all of it."""
         kind = kind or self.kind
         with np.errstate(all="ignore"):
-            other = noisy + np.abs(noisy) * relative * self._noise(noisy) * self.amplification
+            moved = noisy + np.abs(noisy) * relative * self._noise(noisy) * self.amplification
+            other = np.where(np.isfinite(noisy), moved, noisy)
             unrounded = np.asarray(exact if np.array_equal(_round(exact, kind), exact, equal_nan=True) else other)
             found: Rounded = _round(unrounded, kind).view(Rounded)
         found.kind, found.amplification, found.source, found.unrounded = (
@@ -99,6 +110,14 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
         return self.source.uniform(-1.0, 1.0, np.shape(like))
 
 
+def before_rounding(array: Any) -> Any:
+    """The numbers of a result before their rounding, where the array still holds these; elsewhere what it holds."""
+    stored, known = np.array(_plain(array)), getattr(array, "unrounded", None)
+    if known is None or np.shape(known) != stored.shape:
+        return stored
+    return np.where(_round(known, array.kind) == stored, known, stored)
+
+
 def rounded(array: np.ndarray[Any, Any], kind: str, amplification: float, source: np.random.Generator) -> Any:
     """A float64 array of numbers of the type `kind` as `Rounded`; any other array unchanged."""
     if not _is_wide(array):
@@ -106,6 +125,16 @@ def rounded(array: np.ndarray[Any, Any], kind: str, amplification: float, source
     found = array.copy().view(Rounded)
     found.kind, found.amplification, found.source = kind, amplification, source
     return found
+
+
+def _write(place: Any, value: Any, result: Any) -> Any:
+    """Write `value` to the array `place` and return it; return `result` if there is no such array."""
+    if place is None:
+        return result
+    _plain(place)[...] = _plain(value)
+    if isinstance(place, Rounded):
+        place.unrounded = getattr(value, "unrounded", None)
+    return place
 
 
 def _round(value: Any, kind: str) -> Any:

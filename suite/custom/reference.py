@@ -3,6 +3,7 @@
 shapes = ["M=4096,N=4096"]                         sizes to run; --shape gives others
 def reference(x: Float[Tensor, "M N"]): ...        the result, in PyTorch or NumPy
 def inputs(case): ...                              arguments, unless annotations give their shapes
+mutates = ["out"]                                  parameters that reference writes to
 dtypes = ("float32",)                              default: float32, float16, bfloat16
 tolerance = 1e-3                                   default: a bound from perturbed roundings
 def flops(case): ...                               default: matrix products and convolutions
@@ -21,14 +22,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
 from suite.custom.file import parsed, run
-from suite.custom.program import Function, Program, signature_of
+from suite.custom.memory import owned, shares_memory
+from suite.custom.program import Function, Outcome, Program, mutates_of, signature_of
 from suite.numerics.formats import DTYPES, full_name
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
+from suite.problem.outputs import leaves
 from suite.problem.shape import Shape
 from suite.problem.source import Source
 
@@ -48,6 +52,8 @@ class ReferenceFile(Program):
         if not callable(reference):
             raise UsageError(f"{self._name} has no function reference; it defines {_public(module)}")
         self._reference: Function = reference
+        self.parameters = list(inspect.signature(reference).parameters)
+        self.mutates = mutates_of(module, self.parameters, source.name)
         self._inputs = getattr(module, "inputs", None)
         self._stated = {name: getattr(module, name, None) for name in STATED}
         self._dtypes = self._checked_dtypes(getattr(module, "dtypes", tuple(DTYPES)))
@@ -72,7 +78,7 @@ class ReferenceFile(Program):
     def values(self, case: Case) -> list[Any]:
         if self._inputs is not None:
             values = self._inputs(case)
-            return list(values) if isinstance(values, tuple | list) else [values]
+            return list(values) if type(values) in (tuple, list) else [values]
         return [torch.randn(shape) for shape in self.operands(case)]
 
     def operands(self, case: Case) -> list[Shape]:
@@ -83,14 +89,23 @@ class ReferenceFile(Program):
             for text in self._shapes_of_operands.values()
         ]
 
-    def function(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
-        function = self.with_constants(self._reference, case)
+    def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         if self.framework == "torch":
-            return function
-        return lambda *tensors: function(*map(in_float64, tensors))
+            return self._reference
+        return lambda *arguments: self._reference(*tree_map(_in_float64, list(arguments)))
+
+    def _observed(self, case: Case, device: torch.device) -> Outcome:
+        if self.framework == "torch":
+            return super()._observed(case, device)
+        arrays = [in_float64(each).copy() for each in self.draw(case, 0, device)]
+        before = [each.copy() for each in arrays]
+        found = leaves(self._reference(*self.pattern(case).arguments(arrays)))
+        written = [i for i, each in enumerate(arrays) if not np.array_equal(each, before[i], equal_nan=True)]
+        returned = [i for i, each in enumerate(arrays) if any(shares_memory(each, one) for one in found)]
+        return Outcome(tuple(written), len(found) + len(set(written) - set(returned)), views=False)
 
     def native(self, case: Case) -> Function:
-        return self.with_constants(self._reference, case)
+        return owned(self._of_tensors(self._reference, case))
 
     def stated(self, what: str, case: Case) -> Any:
         found = self._stated[what]
@@ -145,6 +160,10 @@ def in_float64(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The tensor's numbers as a NumPy array; floating-point ones in float64."""
     found: np.ndarray[Any, Any] = (tensor.double() if tensor.is_floating_point() else tensor).cpu().numpy()
     return found
+
+
+def _in_float64(value: Any) -> Any:
+    return in_float64(value) if isinstance(value, torch.Tensor) else value
 
 
 def _names(token: str) -> list[str]:

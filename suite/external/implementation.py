@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +15,8 @@ from suite import ops
 from suite.core.errors import UsageError
 from suite.external import module, source
 from suite.hardware.device import Device
-from suite.implementations import builtin, failure
-from suite.implementations.arguments import missing_parameters
+from suite.implementations import failure
+from suite.implementations.arguments import defaults, definition, missing_options, missing_parameters
 from suite.implementations.identity import ExternalReference
 from suite.implementations.implementation import Implementation, Obstacle
 from suite.problem.case import Case
@@ -96,19 +95,39 @@ class ExternalImplementation(Implementation):
     def function(self) -> module.ExternalFunction:
         """The file's function; each call undoes its side effects and records them for `remarks`."""
         assert self.case is not None
-        op = ops.operation(self)
-        return module.ExternalFunction(
-            self._load(), op.entry, self.path, self.line, partial(op.callable_of, case=self.case)
-        )
+        op, case = ops.operation(self), self.case
+
+        def adapt(entry: Any) -> Callable[..., Any]:
+            own_source = self.path.suffix == ".cu" and self.source is not None
+            return self.adapter.as_called(op.callable_of(entry(op, case) if own_source else entry, case=case))
+
+        return module.ExternalFunction(self._load(), op.entry, self.path, self.line, adapt)
 
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
-        """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8."""
+        """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8, or for
+        an option that does not have its default."""
         function = self.function()
         op = ops.operation(case)
-        plain, arguments = len(op.operands(case)), op.arguments(case)
-        if missing_parameters(function, inputs, arguments) and not missing_parameters(function, plain, arguments):
+        arguments, plain = self.accepted(function, op.arguments(case)), len(op.operands(case))
+        lacking = self._defaults().keys() & missing_options(function, arguments)
+        rest = {name: value for name, value in arguments.items() if name not in lacking}
+        if not missing_parameters(function, inputs, rest):
+            if lacking:
+                given = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(lacking))
+                raise NotImplementedError(f"has no parameter for {given}: {signature(op)}")
+        elif not missing_parameters(function, plain, rest):
             raise NotImplementedError(f"takes {plain} arrays, and a case of {case.dtype} has {inputs}: {signature(op)}")
         return function
+
+    def accepted(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Without options that have their default and for which the file's function has no parameter."""
+        known, lacking = self._defaults(), missing_options(function, arguments)
+        left_out = {name for name in lacking if name in known and arguments[name] == known[name]}
+        return {name: value for name, value in arguments.items() if name not in left_out}
+
+    def _defaults(self) -> Mapping[str, Any]:
+        """The options of the operation's function with their defaults; none for a user's operation."""
+        return {} if self.source is not None else defaults(self.operation)
 
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
         """The file's own function; or, if its calls have side effects, the slower `function`, which undoes them."""
@@ -126,6 +145,7 @@ class ExternalImplementation(Implementation):
 
     def describe_error(self, error: BaseException, device_type: str) -> str:
         """One line, with the innermost line of the file that led to the error."""
+        error = failure.unwrapped(error)
         text = failure.describe_without_place(error, device_type)
         text = text.removeprefix(f"{module.ExternalError.__name__}: ").replace(str(self.path), self.path.name)
         line = _line_of(error, self.path)
@@ -138,7 +158,8 @@ class ExternalImplementation(Implementation):
         return text + (f" ({self.path.name}:{line})" if line is not None else "")
 
     def _load(self) -> module.Loaded:
-        return module.load(self.path, self.digest, self.operation, self.adapter.packages)
+        name = ops.operation(self).entry
+        return module.load(self.path, self.digest, name, self.adapter, own=self.source is not None)
 
 
 def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:
@@ -168,13 +189,11 @@ def signature(op: Operation) -> str:
     """`matmul(a, b, *, precision='ieee')`: the signature of the tree's function, or the reference's, without types."""
     if op.signature:
         return op.signature
-    operation = op.name
-    tree = ast.parse(builtin.files("torch", operation)[""].read_text(encoding="utf-8"))
-    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
-    for each in ast.walk(function.args):
+    parameters = definition(op.name)
+    for each in ast.walk(parameters):
         if isinstance(each, ast.arg):
             each.annotation = None
-    return f"{operation}({ast.unparse(function.args)})"
+    return f"{op.name}({ast.unparse(parameters)})"
 
 
 def _line_of(error: BaseException, path: Path) -> int | None:

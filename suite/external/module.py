@@ -11,8 +11,9 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,8 +21,10 @@ from typing import Any
 from suite.core.file_version import digest_of
 from suite.core.files import read_source
 from suite.core.paths import ROOT
+from suite.external import own_launcher
 from suite.external.remarks import Remarks
 from suite.external.side_effects import SideEffects
+from suite.frameworks.base import Adapter
 
 
 class ExternalError(Exception):
@@ -95,20 +98,24 @@ def latest_function(path: Path) -> ExternalFunction | None:
     return _functions.get(path)
 
 
-def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Loaded:
+def load(path: Path, digest: str, operation: str, adapter: Adapter, *, own: bool) -> Loaded:
     """Import a file once for each of its versions. Raises `ExternalError` if the file no longer has that digest.
 
-    `packages` are those of its framework. They are imported first, so that the file gets no remarks for their side
-    effects.
+    own: true for an operation of the user's, whose .cu has no launcher in the tree; `own_launcher` calls it.
+    The packages of its framework are imported first, so that the file gets no remarks for their side effects.
     """
     key = path, digest, operation if path.suffix == ".cu" else ""
     if key not in _loaded:
-        for package in packages:
+        for package in adapter.packages:
             importlib.import_module(package)
         source, remarks = read_source(path), Remarks(path)
         if digest_of(path, source) != digest:
             raise ExternalError(f"{path.name}, or a file that it uses, changed while the run was going on")
-        module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)
+        with adapter.importing():
+            if path.suffix == ".cu":
+                module = _own_source(path, operation) if own else _launcher(path, operation)
+            else:
+                module = _import(path, source, remarks)
         _loaded[key] = Loaded(module, remarks)
     return _loaded[key]
 
@@ -149,6 +156,13 @@ def _unload_neighbours(folder: Path) -> None:
 def _is_inside(module: ModuleType, folder: Path) -> bool:
     file = Path(getattr(module, "__file__", None) or "/")
     return folder in (file.parent, file.parent.parent if file.name == "__init__.py" else None)
+
+
+def _own_source(path: Path, operation: str) -> ModuleType:
+    """A module that stands for a .cu: it has `own_launcher.launcher` for its path under the operation's name."""
+    module = ModuleType(f"with__{path.stem}")
+    setattr(module, operation, partial(own_launcher.launcher, path))
+    return module
 
 
 def _launcher(path: Path, operation: str) -> ModuleType:

@@ -121,7 +121,7 @@ class ExternalPool:
                     self._report(reference.name, Phase.TELLING_CALL, config)
                     return check_briefly(RemoteCaller(case, reference, telling=True), case.problem, repeat_s)
             except RaisedError as error:
-                raise NotImplementedError if error.kind == "unsupported" else error from None
+                raise NotImplementedError(str(error)) if error.kind == "unsupported" else error from None
 
         def on_case(name: str) -> None:
             nonlocal config

@@ -46,9 +46,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Hold:
-    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, in the required form.
+    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, joined if there are several.
 
-    `staged` has the inputs that a late call copies to the operands on its own stream.
+    `output_shapes` and `output_dtypes` are those that the results must have. `staged` has the inputs that a late call
+    copies to the operands on its own stream.
     """
 
     case: Case
@@ -56,6 +57,8 @@ class Hold:
     operands: tuple[Operand, ...]
     staged: tuple[Operand, ...]
     result: Operand
+    output_shapes: tuple[tuple[int, ...], ...]
+    output_dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ class Release:
 class Check:
     """Load the implementation if needed, and call it while new allocations hold NaN.
 
-    `again`: one of many repetitions, whose result is not kept. `telling`: a case for whose arguments the function has
-    no parameters counts as not covered.
+    `again`: one of many repetitions, whose result is not kept. `telling`: a case counts as not covered if the function
+    has no parameters for its arguments, or if an assertion fails.
     """
 
     implementation: Reference

@@ -59,7 +59,9 @@ class SharedCase:
             tuple(each.block for each in self._memory),
             self._described(self.problem.buffers),
             self._described(self.staged),
-            *self._described([self.result]),
+            self._described([self.result])[0],
+            problem.output_shapes,
+            problem.output_dtypes,
         )
         process.ask(hold, p.Finished, [each.descriptor for each in self._memory if each.descriptor is not None])
 

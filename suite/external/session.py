@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns  # bound before the file can replace it
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ class Held:
     result: torch.Tensor
     arguments: dict[str, Any]
     output_shapes: tuple[tuple[int, ...], ...]
-    output_dtype: str
+    output_dtypes: tuple[str, ...]
     device: torch.device
     checked: list[LocalResult]
     firsts: dict[str, Any]
@@ -77,7 +77,7 @@ class ExternalSession:
         self.recorder: Recorder | None = None
         self.held: Held | None = None
         self.current: Implementation | None = None
-        self._functions: dict[Reference, Any] = {}
+        self._functions: dict[Reference, tuple[Callable[..., Any], Mapping[str, Any]]] = {}
         self._watching: list[Callable[[], str]] = []
         """Each ends a watch over compilations and returns its outcome."""
         self._latest: dict[str, tuple[p.Observed, ...]] = {}
@@ -96,14 +96,16 @@ class ExternalSession:
         self.current = None
         try:
             return self._execute(command, descriptors)
-        except NotImplementedError as error:
-            return p.Raised("unsupported", failure.unsupported_reason(error))
         except (RecorderError, NoRecorderError) as error:
             return p.Raised("recorder" if isinstance(error, RecorderError) else "no recorder", str(error))
         except Exception as error:
+            raised = failure.unwrapped(error)
+            if isinstance(raised, NotImplementedError):
+                return p.Raised("unsupported", failure.unsupported_reason(raised))
             traceback.print_exc()
             describe = failure.describe if self.current is None else self.current.describe_error
-            return p.Raised("error", describe(error, self.device.type))
+            declines = isinstance(command, p.Check) and command.telling and failure.is_assertion(error)
+            return p.Raised("unsupported" if declines else "error", describe(error, self.device.type))
 
     def _execute(self, command: Any, descriptors: list[int]) -> Any:
         match command:
@@ -152,15 +154,14 @@ class ExternalSession:
         from suite.external.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        op = ops.operation(command.case)
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),
             staged=tuple(tensor_of(each, blocks) for each in command.staged),
             result=tensor_of(command.result, blocks),
-            arguments=op.arguments(command.case),
-            output_shapes=op.output_shapes(command.case) if op.outputs else (command.result.shape,),
-            output_dtype=command.result.dtype,
+            arguments=ops.operation(command.case).arguments(command.case),
+            output_shapes=command.output_shapes,
+            output_dtypes=command.output_dtypes,
             device=blocks[command.result.block].device,
             checked=[],
             firsts={},
@@ -202,7 +203,7 @@ class ExternalSession:
         from suite.checking.calls import RefusedError, call_once, repeatable
 
         held, implementation = self._case, self._find(command.implementation)
-        function = self._function(implementation, command)
+        function, arguments = self._function(implementation, command)
 
         def present() -> None:
             for operand, staged in zip(held.operands, held.staged if command.late else (), strict=False):
@@ -213,7 +214,7 @@ class ExternalSession:
                 repeatable(function) if command.again else function,
                 implementation.adapter,
                 held.operands,
-                held.arguments,
+                arguments,
                 held,
                 present,
                 late=command.late,
@@ -227,17 +228,19 @@ class ExternalSession:
             held.checked.append(called)
         return p.Called("", called.alias, called.ranges, called.unfinished, called.spilled)
 
-    def _function(self, implementation: Implementation, command: p.Check) -> Callable[..., Any]:
-        """The implementation's function; the first call of a case loads it."""
+    def _function(
+        self, implementation: Implementation, command: p.Check
+    ) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        """The implementation's function and the arguments that it takes; the first call of a case loads it."""
         held, reference = self._case, command.implementation
         if reference not in self._functions:
             function = implementation.function_for(held.case, len(held.operands))
-            if command.telling and missing_parameters(function, len(held.operands), held.arguments):
-                raise NotImplementedError
+            arguments = implementation.accepted(function, held.arguments)
+            if command.telling and missing_parameters(function, len(held.operands), arguments):
+                raise NotImplementedError(f"has no parameters for {len(held.operands)} arrays and {arguments}")
             self._watching.append(implementation.adapter.watch_cache())  # the framework is imported by now
-            self._functions[reference] = function
-        found: Callable[..., Any] = self._functions[reference]
-        return found
+            self._functions[reference] = function, arguments
+        return self._functions[reference]
 
     def _deliver(self, which: int | str) -> p.Delivered:
         held = self._case

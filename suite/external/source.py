@@ -47,17 +47,17 @@ class SourceFile:
     def fault_for(self, operation: str, *, own: bool = False) -> str:
         """Reason why the file cannot be used for `operation`, the name that it must define; empty if it can.
 
-        own: true for a user's operation, which has no known CUDA launcher.
+        own: true for a user's operation, whose launcher is called by `own_launcher`.
         """
         if self.fault:
             return self.fault
-        if own and self.path.suffix == ".cu":
-            return f"{self.path.name}: a .cu needs an operation of the suite; write a .py that compiles and calls it"
+        if operation == "ModelNew" and self.path.suffix == ".cu":
+            return f"{self.path.name}: a problem of KernelBench takes a .py with the class ModelNew"
         if operation not in self.lines:
             kind = "class" if operation == "ModelNew" else "function"
             what = f'extern "C" int {operation}(...)' if self.path.suffix == ".cu" else f"{kind} {operation}"
             return f"{self.path.name} has no {what}; it defines {', '.join(self.shown[:8]) or 'nothing'}"
-        if self.path.suffix == ".cu":
+        if self.path.suffix == ".cu" and not own:
             return _signature_fault(self.path, operation, self.lines[operation])
         return ""
 

@@ -30,10 +30,14 @@ def fault(caches: Mapping[str, str]) -> str | None:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                return f"build cache {folder}: {error.strerror}"
+                return f"build cache {folder}: {error.strerror}; {cache.HINT}" + _named_by(given, variable)
             except cache.BuildError as error:
-                return f"{error}" + (f" ({variable} names it)" if given else "")
+                return f"{error}" + _named_by(given, variable)
     return None
+
+
+def _named_by(given: str | None, variable: str) -> str:
+    return f" ({variable} names it)" if given else ""
 
 
 def use(caches: Mapping[str, str]) -> None:

@@ -46,6 +46,8 @@ class Adapter(ABC):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """Name of the type that an implementation returns, for messages."""
+    stand_ins: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Dtypes that the framework's results may have in place of others that it lacks."""
 
     def missing(self, device: Device) -> str | None:
         """Return why this framework cannot run on `device`, and the remedy; None if it can. Imports no framework."""
@@ -86,6 +88,10 @@ class Adapter(ABC):
         """True if `result` is exactly of the framework's array type; a subclass may override what the suite reads."""
         return True
 
+    def described(self, result: Any) -> str:
+        """What `result` is, for the message that it is no array of the framework."""
+        return f"a {type(result).__name__}"
+
     def to_torch(self, array: Any) -> Any:
         """The framework's array as a torch tensor over the same memory, complete for torch's current stream."""
         return array
@@ -96,9 +102,9 @@ class Adapter(ABC):
         return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
-        """The result of `call`, made while new allocations hold NaN. `shapes` and `dtype` are those of the results."""
+        """The result of `call`, made while new allocations hold NaN. `shapes` and `dtypes` are those of the results."""
         return call()
 
     def late_inputs(self, device: torch.device) -> AbstractContextManager[None]:
@@ -116,6 +122,14 @@ class Adapter(ABC):
     def building(self, module: ModuleType) -> AbstractContextManager[None]:
         """While open, calls of `module`'s function build all candidates, and choose none by its time."""
         return contextlib.nullcontext()
+
+    def importing(self) -> AbstractContextManager[None]:
+        """While open, a user's file of this framework is imported. Its packages are imported before."""
+        return contextlib.nullcontext()
+
+    def as_called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a user's file in the form in which it is called in this mode."""
+        return function
 
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
@@ -163,10 +177,17 @@ class TorchAdapter(Adapter):
     def is_array(self, result: Any) -> bool:
         import torch
 
-        return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
+        return type(result) is torch.Tensor and result.layout is torch.strided and not _lazy_bit(result)
+
+    def described(self, result: Any) -> str:
+        import torch
+
+        if type(result) is torch.Tensor and (bit := _lazy_bit(result)):
+            return f"a tensor with the {bit} bit: its memory holds other values, until resolve_{bit}() writes its own"
+        return super().described(result)
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
         """Uninitialised tensors of this thread hold NaN; those of a result's size lie between guard bands.
 
@@ -175,11 +196,12 @@ class TorchAdapter(Adapter):
         """
         import torch
 
-        from suite.frameworks._poison import Poison
+        from suite.frameworks._poison import Poison, poison
 
-        result_bytes = frozenset(math.prod(shape) * getattr(torch, dtype).itemsize for shape in shapes)
+        forms = [(shape, getattr(torch, dtype)) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        result_bytes = frozenset(math.prod(shape) * dtype.itemsize for shape, dtype in forms)
         if device.type == "cuda":
-            [torch.full(shape, torch.nan, dtype=getattr(torch, dtype), device=device) for shape in shapes]
+            [torch.full(shape, poison(dtype), dtype=dtype, device=device) for shape, dtype in forms]
         try:
             with Poison(result_bytes):
                 return call()
@@ -207,6 +229,14 @@ class TorchAdapter(Adapter):
                 yield
             finally:
                 torch.cuda.synchronize(device)
+
+    def importing(self) -> AbstractContextManager[None]:
+        """Without a GPU, what the file puts on `cuda` goes to the CPU."""
+        import torch
+
+        from suite.frameworks._no_gpu import stand_in
+
+        return contextlib.nullcontext() if torch.cuda.is_available() else stand_in()
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)
@@ -263,6 +293,11 @@ class TorchAdapter(Adapter):
         grown = torch.cuda.max_memory_allocated() - before
         results = result if isinstance(result, tuple | list) else (result,)
         return max(0, int(grown) - sum(_allocated(each.numel() * each.element_size()) for each in results))
+
+
+def _lazy_bit(tensor: torch.Tensor) -> str:
+    """The bit by which torch negates or conjugates a tensor without writing it, `neg` or `conj`; empty if unset."""
+    return "neg" if tensor.is_neg() else "conj" if tensor.is_conj() else ""
 
 
 def _allocated(size: int) -> int:

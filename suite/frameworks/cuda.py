@@ -7,8 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from suite.frameworks import _caches
 from suite.frameworks.base import TorchAdapter
 from suite.hardware.device import Device
+
+CACHES = {"": "cuda"}
+"""No variable names the folder: `cuda_ref/build/cache.py` always uses this one."""
 
 
 class Cuda(TorchAdapter):
@@ -22,7 +26,7 @@ class Cuda(TorchAdapter):
     def missing(self, device: Device) -> str | None:
         from cuda_ref.build.compiler import missing
 
-        return super().missing(device) or missing(device.type)
+        return super().missing(device) or missing(device.type) or _caches.fault(CACHES)
 
     def mode(self, device: Device) -> str:
         return "native" if device.type == "cuda" else "emulated"

@@ -34,6 +34,7 @@ class Jax(Adapter):
     packages = ("jax", "jaxlib", "torch")
     builds = MappingProxyType({"cuda": "telling"})
     code_kinds = ("hlo",)
+    stand_ins = MappingProxyType({"int64": "int32", "uint64": "uint32"})
     array = "jax.Array"
 
     def missing(self, device: Device) -> str | None:
@@ -106,15 +107,17 @@ class Jax(Adapter):
         return torch.from_dlpack(jax.block_until_ready(array))
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
         """Make and free arrays of NaN: XLA's allocator tends to return the same memory for the results.
 
         JAX itself has no uninitialised arrays. This finds elements that a Pallas kernel or a foreign function skips.
         """
         import jax
+        import jax.numpy as jnp
 
-        for array in jax.block_until_ready([_nan_array(shape, dtype) for shape in shapes]):
+        floating = [each for each in zip(shapes, dtypes, strict=True) if jnp.issubdtype(each[1], jnp.inexact)]
+        for array in jax.block_until_ready([_nan_array(shape, dtype) for shape, dtype in floating]):
             array.delete()
         return call()
 

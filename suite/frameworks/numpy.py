@@ -50,7 +50,7 @@ class Numpy(Adapter):
         return array.shape, str(array.dtype), tuple(stride // array.itemsize for stride in array.strides)
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
         """Fill arrays of `np.empty` and `np.empty_like` with NaN; NumPy's own allocations are not reached."""
         from unittest.mock import patch

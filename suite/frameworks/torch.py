@@ -26,9 +26,11 @@ class Torch(TorchAdapter):
         return super().missing(device) or _caches.fault(CACHES)
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
-        """oneDNN uses a CPU's bfloat16 instructions, which flush subnormal numbers to zero."""
-        flushes = device.type == "cpu" and "avx512_bf16" in host.cpu_flags()
-        return {"subnormal": ("bfloat16",)} if flushes else {}
+        """oneDNN uses a CPU's bfloat16 instructions, which flush subnormal numbers to zero, and its tiles of bfloat16
+        (AMX), which multiply what lies between the elements of an operand by 0."""
+        flags = host.cpu_flags() if device.type == "cpu" else ()
+        limits = {"subnormal": "avx512_bf16", "stepped": "amx_bf16", "padded": "amx_bf16"}
+        return {inputs: ("bfloat16",) for inputs, flag in limits.items() if flag in flags}
 
     def prepare(self, device: Device) -> None:
         """Set private folders: torch.compile's default lies in /tmp, where another user can create it first."""

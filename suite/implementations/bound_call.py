@@ -51,7 +51,7 @@ def bind(
     """
     function = implementation.function()
     inputs = tuple(implementation.adapter.to_native(tensor) for tensor in buffers)
-    bound = BoundCall(implementation, function, inputs, arguments)
+    bound = BoundCall(implementation, function, inputs, implementation.accepted(function, arguments))
     bound.run()
     on_built()
     bound.function = implementation.function_to_time(function, bound.run)

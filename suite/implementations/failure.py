@@ -78,6 +78,23 @@ def place_in_stack(dump: str) -> str:
     return f" at {one_line(os.path.basename(found[0]))}:{found[1]}" if found else ""
 
 
+def unwrapped(error: BaseException) -> BaseException:
+    """The exception of a kernel that Triton's interpreter ran, without the interpreter's own around it."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def is_assertion(error: BaseException) -> bool:
+    """True for a failed `assert`, and for a failed `tl.static_assert` of a kernel, interpreted or compiled."""
+    found: BaseException | None = unwrapped(error)
+    while found is not None:
+        if isinstance(found, AssertionError) or type(found).__name__ == "CompileTimeAssertionFailure":
+            return True
+        found = found.__cause__
+    return False
+
+
 def unsupported_reason(error: NotImplementedError) -> str:
     """The message of an implementation about a case that it does not cover."""
     return one_line(error)[:MAX_MESSAGE_LENGTH] or "NotImplementedError"

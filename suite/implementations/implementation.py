@@ -104,6 +104,10 @@ class Implementation:
         """`function()` for a case with this number of arrays. Raises `NotImplementedError` if it takes fewer."""
         return self.function()
 
+    def accepted(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The `arguments` of a case that are passed to `function`, a result of `function()`."""
+        return dict(arguments)
+
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
         """The function to time in place of `function`, a result of `function()`. `call` makes one more call of it."""
         return function

@@ -41,30 +41,46 @@ class ReferenceImplementation(Implementation):
         assert self.case is not None
         program = custom.find(self.source).program
         if self.framework == "numpy":
-            return _numpy(program.native(self.case))
-        return _Torch(partial(program.function, self.case), self.case, compiled=self.name == COMPILED)
+            return _numpy(program.native(self.case), ops.operation(self.case).output_dtypes(self.case))
+        make = partial(program.function, self.case)
+        forms = Forms(ops.operation(self.case).output_dtypes(self.case), program.returns_views(self.case))
+        return _Torch(make, self.case, forms, compiled=self.name == COMPILED)
 
     def versions(self) -> str:
         assert self.source is not None
         return f"{super().versions()}, {self.source.name} sha256 {self.source.digest}"
 
 
-def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with a row-major result in the dtype of the first floating-point argument."""
+def _numpy(function: Callable[..., Any], dtypes: Sequence[str]) -> Callable[..., Any]:
+    """`function` with row-major results in these dtypes."""
+    import ml_dtypes
     import numpy as np
 
+    from suite.problem.outputs import leaves
+
+    kinds = [getattr(ml_dtypes, dtype, None) or np.dtype(dtype) for dtype in dtypes]
+
     def call(*arrays: Any) -> Any:
-        kinds = [each.dtype for each in arrays if each.dtype.kind not in "biu"]
-        return np.asarray(function(*arrays), dtype=kinds[0] if kinds else None, order="C")
+        found = leaves(function(*arrays))
+        results = tuple(np.asarray(each, dtype=kind, order="C") for each, kind in zip(found, kinds, strict=True))
+        return results[0] if len(results) == 1 else results
 
     return call
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The dtypes that the results of a reference must have, and if some of them lie in its arguments."""
+
+    dtypes: tuple[str, ...]
+    views: bool
 
 
 class _Torch:
     """The reference for torch tensors. The first call makes it, for the device of its inputs."""
 
-    def __init__(self, make: Callable[..., Callable[..., Any]], case: Case, *, compiled: bool) -> None:
-        self._make, self._case, self._compiled = make, case, compiled
+    def __init__(self, make: Callable[..., Callable[..., Any]], case: Case, forms: Forms, *, compiled: bool) -> None:
+        self._make, self._case, self._forms, self._compiled = make, case, forms, compiled
         self._function: Callable[..., Any] | None = None
         self._settings: tuple[tuple[Any, str, Any], ...] = ()
 
@@ -76,17 +92,20 @@ class _Torch:
         assert self._function is not None
         with torch.no_grad(), _set(self._settings):
             result = self._function(*tensors)
-        return result.contiguous() if isinstance(result, torch.Tensor) else result
+        return self._formed(result)
 
     def _prepare(self, device: Any) -> None:
         import torch
 
+        from suite.custom.memory import formed, owned
+
+        self._formed = partial(formed, dtypes=[getattr(torch, dtype) for dtype in self._forms.dtypes])
         function = self._make(getattr(torch, self._case.dtype), device)
         if self._compiled:
             torch._dynamo.config.recompile_limit = 256
             torch._inductor.config.compile_threads = 1  # compile in this process: no compiler process stays behind
             function = torch.compile(function, dynamic=False)
-        self._function = function
+        self._function = owned(function) if self._forms.views else function
         if device.type == "cuda":
             self._settings = tuple(_settings(self._case.precision))
 

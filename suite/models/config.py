@@ -4,56 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from suite.core.errors import UsageError
 from suite.core.files import NotReadableError, read_regular
 from suite.core.text import one_line
+from suite.models import layer
+from suite.models.layer import KINDS, Experts, Kind, Latent, Sizes
 from suite.models.workload import LayerShape, Workload
 
 MAX_BYTES = 1 << 24
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Properties of a family of models.
-
-    gated: the feed-forward part has a gate beside its first product. fused: query, key and value are one product, and
-    so are gate and first product. head_norms: queries and keys are normalized, head by head. layout: the layout of
-    products; `nt` for weights stored as (out, in), as torch.nn.Linear stores them.
-    """
-
-    norm: str
-    gated: bool
-    fused: bool = False
-    head_norms: bool = False
-    layout: str = "nt"
-
-
-LLAMA, GPT = Kind("rms_norm", gated=True), Kind("layer_norm", gated=False)
-KINDS = {
-    "llama": LLAMA,
-    "mistral": LLAMA,
-    "qwen2": LLAMA,
-    "gemma": LLAMA,
-    "qwen3": replace(LLAMA, head_norms=True),
-    "phi3": replace(LLAMA, fused=True),
-    "gpt2": replace(GPT, fused=True, layout="nn"),
-    "gpt_neox": replace(GPT, fused=True),
-    "opt": GPT,
-}
-"""Families by `model_type`."""
 NAMES = {
-    "hidden": ("hidden_size", "n_embd"),
-    "heads": ("num_attention_heads", "n_head"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "num_heads"),
     "kv_heads": ("num_key_value_heads",),
-    "head_dim": ("head_dim",),
-    "inner": ("intermediate_size", "n_inner", "ffn_dim"),
-    "layers": ("num_hidden_layers", "n_layer"),
+    "head_dim": ("head_dim", "d_kv"),
+    "inner": ("intermediate_size", "n_inner", "ffn_dim", "encoder_ffn_dim", "d_ff"),
+    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "num_layers"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
+    "chosen experts": ("num_experts_per_tok", "experts_per_token"),
+    "experts' width": ("moe_intermediate_size", "intermediate_size"),
+    "shared experts": ("n_shared_experts",),
+    "narrow query": ("q_lora_rank",),
+    "narrow key": ("kv_lora_rank",),
+    "plain head": ("qk_nope_head_dim",),
+    "rotary head": ("qk_rope_head_dim",),
+    "value head": ("v_head_dim",),
 }
 """Keys of a configuration that stand for the same number, by its name here."""
+ZERO_IS_NONE = ("shared experts", "narrow query")
 
 
 def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
@@ -64,59 +47,51 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
     """
     config = _config(path)
     kind = _kind(path, config)
-    numbers = {name: _number(path, config, name) for name in NAMES}
-    hidden, heads, layers = (_needed(path, numbers, name) for name in ("hidden", "heads", "layers"))
-    head_dim = numbers["head_dim"] or hidden // heads
-    kv_heads = numbers["kv_heads"] or heads
-    inner = numbers["inner"] or (4 * hidden if not kind.gated else _needed(path, numbers, "inner"))
-    if heads % kv_heads:
-        raise UsageError(f"{path}: {heads} attention heads are no multiple of {kv_heads} key and value heads")
     if not 0 < queries <= seq:
         raise UsageError(f"--queries {queries}: must lie between 1 and --seq {seq}")
-    tokens, wide, narrow = batch * queries, heads * head_dim, kv_heads * head_dim
-    attention = {"B": batch, "H": heads, "H_kv": kv_heads, "S_q": queries, "S_k": seq, "D": head_dim}
+    if not kind.causal and queries != seq:
+        raise UsageError(f"--queries {queries}: {config['model_type']} is an encoder, all tokens are new")
+    numbers = {name: _number(path, config, name) for name in NAMES}
+    sizes = _sizes(path, kind, numbers, batch * queries)
+    attention = {"B": batch, "H": sizes.heads, "H_kv": sizes.kv_heads, "S_q": queries, "S_k": seq, "D": sizes.head_dim}
     shapes = [
-        *_norms(kind, tokens, hidden, heads, kv_heads, head_dim),
-        *_projections(kind, tokens, hidden, wide, narrow),
-        LayerShape("attention", 1, "attention", attention, {"causal": queries > 1}),
-        _product(kind, "output", tokens, hidden, wide),
-        *_feed_forward(kind, tokens, hidden, inner),
+        *layer.norms(kind, sizes),
+        *layer.projections(kind, sizes),
+        LayerShape("attention", 1, "attention", attention, {"causal": kind.causal and queries > 1}),
+        layer.output(kind, sizes),
+        *layer.feed_forward(kind, sizes),
     ]
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else config.get("model_type")
     dtype = config.get("torch_dtype", config.get("dtype"))
     return Workload(
-        one_line(name or path.stem), layers, batch, seq, queries, dtype if isinstance(dtype, str) else "",
-        list(_merged(shapes)),
+        one_line(name or path.stem), _needed(path, numbers, "layers"), batch, seq, queries,
+        dtype if isinstance(dtype, str) else "", list(_merged(shapes)),
     )  # fmt: skip
 
 
-def _norms(kind: Kind, tokens: int, hidden: int, heads: int, kv_heads: int, head_dim: int) -> Iterator[LayerShape]:
-    yield LayerShape("norms", 2, kind.norm, {"M": tokens, "N": hidden})
-    if kind.head_norms:
-        yield LayerShape("query norm", 1, kind.norm, {"M": tokens * heads, "N": head_dim})
-        yield LayerShape("key norm", 1, kind.norm, {"M": tokens * kv_heads, "N": head_dim})
-
-
-def _projections(kind: Kind, tokens: int, hidden: int, wide: int, narrow: int) -> Iterator[LayerShape]:
-    if kind.fused:
-        yield _product(kind, "query, key, value", tokens, wide + 2 * narrow, hidden)
-    else:
-        yield _product(kind, "query", tokens, wide, hidden)
-        yield _product(kind, "key, value", tokens, narrow, hidden, 2)
-
-
-def _feed_forward(kind: Kind, tokens: int, hidden: int, inner: int) -> Iterator[LayerShape]:
-    if kind.gated and not kind.fused:
-        yield _product(kind, "gate, up", tokens, inner, hidden, 2)
-    else:
-        name, wide = ("gate and up", 2 * inner) if kind.gated else ("up", inner)
-        yield _product(kind, name, tokens, wide, hidden)
-    yield _product(kind, "down", tokens, hidden, inner)
-
-
-def _product(kind: Kind, name: str, tokens: int, out: int, width: int, count: int = 1) -> LayerShape:
-    return LayerShape(name, count, "matmul", {"M": tokens, "N": out, "K": width}, {"layout": kind.layout})
+def _sizes(path: Path, kind: Kind, numbers: Mapping[str, int | None], tokens: int) -> Sizes:
+    hidden, heads, _ = (_needed(path, numbers, name) for name in ("hidden", "heads", "layers"))
+    kv_heads = heads if kind.latent else numbers["kv_heads"] or heads
+    if heads % kv_heads:
+        raise UsageError(f"{path}: {heads} attention heads are no multiple of {kv_heads} key and value heads")
+    latent = experts = None
+    head_dim = numbers["head_dim"] or hidden // heads
+    if kind.latent:
+        key, plain, rotary, value = (
+            _needed(path, numbers, name) for name in ("narrow key", "plain head", "rotary head", "value head")
+        )
+        latent, head_dim = Latent(numbers["narrow query"] or 0, key, plain, rotary, value), plain + rotary
+    if kind.experts:
+        count, chosen, width = (
+            _needed(path, numbers, name) for name in ("experts", "chosen experts", "experts' width")
+        )
+        if chosen > count:
+            raise UsageError(f"{path}: {chosen} experts a token of {count}")
+        experts = Experts(count, chosen, numbers["shared experts"] or 0, width)
+    needs_inner = kind.gated and not kind.experts
+    inner = numbers["inner"] or (_needed(path, numbers, "inner") if needs_inner else 4 * hidden)
+    return Sizes(tokens, hidden, heads, kv_heads, head_dim, inner, experts, latent)
 
 
 def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
@@ -149,7 +124,9 @@ def _kind(path: Path, config: Mapping[str, Any]) -> Kind:
     given = config.get("model_type")
     if not isinstance(given, str) or given not in KINDS:
         raise UsageError(f"{path}: model_type is {one_line(given)[:40]!r}; known are {', '.join(KINDS)}")
-    return KINDS[given]
+    projection = config.get("feed_forward_proj")  # of t5: `relu` or `gated-gelu`
+    gated = KINDS[given].gated or (isinstance(projection, str) and projection.startswith("gated"))
+    return replace(KINDS[given], gated=gated)
 
 
 def _number(path: Path, config: Mapping[str, Any], name: str) -> int | None:
@@ -157,6 +134,8 @@ def _number(path: Path, config: Mapping[str, Any], name: str) -> int | None:
     for key in NAMES[name]:
         value = config.get(key)
         if value is not None:
+            if value == 0 and name in ZERO_IS_NONE:
+                return None
             if type(value) is not int or not 0 < value < 1 << 31:
                 raise UsageError(f"{path}: {key} is {one_line(value)[:40]}; expected a positive number")
             return value

@@ -41,9 +41,26 @@ def attention_limit(
 ) -> torch.Tensor:
     """Return the bound for o = sum_j p_j v_j with p = softmax(scores), one query a row; see `attention_error`.
 
-    count: outputs of the whole result. With float8, values are scaled and the output has another type
-    (`float8_losses`).
+    count: outputs of the whole result. With float8, values are scaled and the output has another type.
     """
+    systematic, variance = attention_errors(
+        value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype
+    )
+    return limit(systematic + variance.sqrt() * deviations(count), value, OUTPUT_DTYPES.get(dtype, dtype))
+
+
+def attention_errors(
+    value: torch.Tensor,
+    p: torch.Tensor,
+    scores: torch.Tensor,
+    sizes_squared: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    head_dim: int,
+    terms: int,
+    dtype: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the systematic error and the variance of o before its last rounding, with those of `float8_losses`."""
     if dtype == FLOAT8:
         lost, loss_variance = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
@@ -53,7 +70,7 @@ def attention_limit(
     if dtype == FLOAT8:
         systematic += lost
         variance += loss_variance
-    return limit(systematic + variance.sqrt() * deviations(count), value, OUTPUT_DTYPES.get(dtype, dtype))
+    return systematic, variance
 
 
 def float8_losses(

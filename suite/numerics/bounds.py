@@ -25,7 +25,7 @@ import math
 
 import torch
 
-from suite.numerics.formats import half_smallest, ulp, unit_roundoff
+from suite.numerics.formats import MIN_EXPONENT, half_smallest, ulp, unit_roundoff
 
 MARGIN = 1.5
 """Safety factor on every bound."""
@@ -34,6 +34,8 @@ FALSE_ALARM = 1e-6
 above 1 is rarer. Sums with large partial sums are no more likely to exceed it (docs/agreement.md)."""
 EXP_ULPS = 2.0
 """Largest error of a float32 exponential, in ulps (CUDA C++ Programming Guide: expf 1, ex2.approx 2)."""
+CHAIN = 4096
+"""Longest chain of additions in float32 that a sum may have at any length; see `longest_chain`."""
 RSQRT_ULPS = 2.0
 """Largest error of a float32 reciprocal square root, in ulps (CUDA C++ Programming Guide: rsqrtf 2; 1 / sqrtf less)."""
 MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8, "float8_e4m3fn": 16}
@@ -64,6 +66,14 @@ def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     return limit(0.0, value, dtype)
 
 
+def longest_chain(terms: int) -> int:
+    """Return the additions, one after the other, that a good sum of `terms` numbers makes for its longest chain.
+
+    Partial sums of sqrt(terms) numbers each, and the sum of these, are two chains. Up to CHAIN terms one chain is good.
+    """
+    return min(terms, max(CHAIN, 2 * math.isqrt(terms)))
+
+
 def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor:
     """Return the variance of the error of adding `terms` numbers in float32, in any order.
 
@@ -90,3 +100,22 @@ def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tenso
     if depth is None:
         return 0.0
     return total.abs() * (unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0)
+
+
+def truncation(terms: int, depth: int | None) -> float:
+    """Return the relative systematic error of a sum on tensor cores; see `sum_shift`."""
+    return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
+
+
+def flushed(x: torch.Tensor) -> torch.Tensor:
+    """Return a bound of the error if `x` becomes 0 where it is below float32's normal range."""
+    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT["float32"])
+
+
+def rounding_variance(
+    value: torch.Tensor, dtype: str, exact: torch.Tensor | None = None, factor: float = 1.0
+) -> torch.Tensor:
+    """Return the variance of rounding `factor` times a value to 16 bits, over factor^2; 0 where `exact`."""
+    error = (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype) / factor)
+    variance = error.square_().div_(3.0)
+    return variance if exact is None else variance.masked_fill_(exact, 0.0)

@@ -5,6 +5,7 @@ Nothing here imports torch before it receives a tensor: the command line reads t
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
 SHORT: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
 """Short names of dtypes, as the command line takes them and tables show them."""
 
+RESULT_BYTES: dict[str, int] = {
+    **{"float64": 8, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1},
+    **{"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8},
+}
+"""Further element types that the results of a user's operation may have, with their bytes. Booleans are judged as
+uint8, complex numbers as pairs."""
+
 OUTPUT_DTYPES: dict[str, str] = {"float8_e4m3fn": "bfloat16"}
 """The output's type where it is not the type of the inputs."""
 
@@ -31,14 +39,20 @@ PRECISIONS: dict[str, str] = {
 """Precisions, by the name that `--precision` takes."""
 
 SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4}
+SIGNIFICANT_BITS |= {"float64": 53, "float8_e5m2": 3, "float8_e4m3fnuz": 4, "float8_e5m2fnuz": 3}
 """Bits of the significand, the implicit first one included."""
 MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126, "float8_e4m3fn": -6}
+MIN_EXPONENT |= {"float64": -1022, "float8_e5m2": -14, "float8_e4m3fnuz": -7, "float8_e5m2fnuz": -15}
 """Exponent of the smallest normal number."""
 MAX_FINITE = {
     "float32": (2.0 - 2.0**-23) * 2.0**127,
     "float16": 65504.0,
     "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
     "float8_e4m3fn": 448.0,
+    "float64": (2.0 - 2.0**-52) * 2.0**1023,
+    "float8_e5m2": 57344.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
 }
 """Largest finite number. The largest bit pattern of float8_e4m3fn is NaN, so its largest number is 1.75 * 2^8."""
 FLOAT64_EXPONENT = 0x7FF << 52
@@ -50,8 +64,18 @@ def full_name(dtype: str) -> str:
 
 
 def element_bytes(dtype: str) -> int:
-    """Return the bytes of one element of a type of DTYPES or DTYPES_BEYOND."""
-    return (DTYPES | DTYPES_BEYOND)[dtype]
+    """Return the bytes of one element of a type of DTYPES, DTYPES_BEYOND or RESULT_BYTES."""
+    return (DTYPES | DTYPES_BEYOND | RESULT_BYTES)[dtype]
+
+
+def is_integer(dtype: str) -> bool:
+    """True for a type of whole numbers, whose results are compared exactly."""
+    return dtype not in SIGNIFICANT_BITS
+
+
+def max_finite(dtype: str) -> float:
+    """Return the largest finite number of a type; infinity for integers, which have no infinity."""
+    return math.inf if is_integer(dtype) else MAX_FINITE[dtype]
 
 
 def unit_roundoff(kind: str) -> float:
@@ -65,8 +89,12 @@ def half_smallest(dtype: str) -> float:
 
 
 def ulp(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Return the distance between neighbours of `dtype` at `value` (float64); constant below the normal range."""
+    """Return the distance between neighbours of `dtype` at `value` (float64); constant below the normal range; 1 for
+    integers."""
     import torch
+
+    if is_integer(dtype):
+        return torch.ones_like(value, dtype=torch.float64)
 
     power = (value.view(torch.int64) & FLOAT64_EXPONENT).view(torch.float64)  # the power of two at or below |value|
     return power.clamp_(min=2.0 ** MIN_EXPONENT[dtype]).mul_(2.0 ** (1 - SIGNIFICANT_BITS[dtype]))

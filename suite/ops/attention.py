@@ -11,11 +11,22 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
-from suite.numerics.attention import attention_limit
-from suite.numerics.bounds import rounding_limit
+from suite.numerics.attention import attention_errors
+from suite.numerics.bounds import deviations, limit
 from suite.numerics.float8 import FLOAT8, scales
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DTYPES, OUTPUT_DTYPES
+from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
+from suite.problem.attention_inputs import (
+    far_below,
+    large_scores,
+    large_values,
+    minus_infinity,
+    pairs_that_cancel,
+    shifted,
+    single_element,
+    stored_bshd,
+)
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
@@ -33,88 +44,6 @@ SM_SCALE = 0.3125
 """Scale of the scores in the family that passes one. It is exact in every type, so all implementations use the same."""
 
 
-def stored_bshd(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """Store (B, H, S, D) in memory as (B, S, H, D), as a projection leaves it."""
-    return operand.transpose(1, 2).contiguous().transpose(1, 2)
-
-
-def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers with deviation 16: scores reach 1000, and exp overflows unless their maximum is subtracted.
-
-    float8 numbers stay as they are; their scales are 16 times as large.
-    """
-    drawn = numbers.normals(shape, case, source)
-    return drawn if case.dtype == FLOAT8 else drawn * 16.0
-
-
-def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """The largest number with either sign, divided by the number of keys if the sum of all would overflow float32."""
-    room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(shape[2], 1)))
-    sign = torch.randint(0, 2, shape, generator=source, device=source.device) * 2.0 - 1.0
-    return (sign.double() * (numbers.largest(case) / room)).to(getattr(torch, case.dtype))
-
-
-def single_element(value: float, *among: int) -> numbers.Values:
-    """Normal numbers with one `value` in each batch entry, in rotation over the operands `among` (0 q, 1 k, 2 v).
-
-    It lies in the second half of the keys or queries, so that a causal mask hides it from some queries only.
-    """
-
-    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
-        first = numbers.index_below(len(among), source)
-        for batch in range(case["B"]):
-            operand = drawn[among[(first + batch) % len(among)]]
-            _, heads, rows, d = operand.shape
-            row = rows - 1 - numbers.index_below(rows // 2, source)
-            head, feature = numbers.index_below(heads, source), numbers.index_below(d, source)
-            numbers.put(operand, value, (batch, head, row, feature))
-        return drawn
-
-    return values
-
-
-def minus_infinity(keys: Callable[[int], slice], *, overflow: bool) -> numbers.Values:
-    """Normal numbers; in every second key head the keys `keys(S_k)` score minus infinity for all queries.
-
-    One feature of the queries is above 2, and the same feature of these keys is minus infinity. With `overflow` the
-    other heads hold the lowest finite number there: products overflow float32, or are far below the others in float16.
-    """
-
-    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
-        q[..., :1] = q[..., :1].abs() + 2.0
-        k[:, ::2, keys(k.shape[2]), :1] = -math.inf
-        if overflow:
-            k[:, 1::2, keys(k.shape[2]), :1] = -numbers.largest(case)
-        return q, k, v
-
-    return values
-
-
-def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The second half of the keys repeats the first, with values of opposite sign."""
-    q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
-    half = k.shape[2] // 2
-    k[:, :, k.shape[2] - half :] = k[:, :, :half]
-    v[:, :, v.shape[2] - half :] = -v[:, :, :half]
-    return q, k, v
-
-
-def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Normal numbers plus terms that leave the probabilities unchanged and show roundings to 16 bits.
-
-    Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and
-    their terms largely cancel. Half the features of V have mean 1.5, which averaging over keys keeps.
-    """
-    q, k, v = (numbers.normals(shape, case, source).float() for shape in shapes)
-    d = q.shape[-1]
-    half = k[..., : (d + 1) // 2]
-    pairs = torch.stack((half, -half), -1).flatten(-2)[..., :d]
-    v[..., d // 2 :] += 1.5
-    return tuple(x.to(getattr(torch, case.dtype)) for x in (q + 8.0, pairs + 2.0 / math.sqrt(max(d, 1)), v))
-
-
 def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tensor:
     """Return the keys or values (H_kv, S_k, D) of query heads in float64; `group` query heads read one of them."""
     first = heads.start // group
@@ -124,9 +53,27 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
     return found[[each // group - first for each in range(heads.start, heads.stop)]]
 
 
+def rows_truth(
+    index: tuple[slice, ...], value: torch.Tensor, systematic: torch.Tensor, variance: torch.Tensor, case: Case
+) -> Truth:
+    """Return the truth of some rows of the output, with the bound that follows from their errors.
+
+    In 16 bits, the weights' roundings are those of a row, so rows are independent. In float32 the errors of the
+    exponential may have one sign, and float8's sums lose in one direction: averages have no narrower bound there.
+    """
+    b, h, _, s_q, _, d = case.shape
+    bound = limit(
+        systematic + variance.sqrt() * deviations(b * h * s_q * d), value, OUTPUT_DTYPES.get(case.dtype, case.dtype)
+    )
+    if case.dtype not in ("float16", "bfloat16"):
+        return Truth(index, value, bound)
+    at = sample(tuple(value.shape), value.device)
+    return Truth(index, value, bound, Noise(systematic[at], variance[at], b * h * s_q))
+
+
 def add_float8(families: dict[str, Family]) -> dict[str, Family]:
     """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
-    without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted")
+    without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted", "below", "range")
     return {
         name: family if name in without or "infinity" in name else replace(family, dtypes=(*family.dtypes, FLOAT8))
         for name, family in families.items()
@@ -140,13 +87,16 @@ class Attention(Operation):
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
-    telling = (
-        TellingCase("many_keys", (1, 2, 1, 33, 200, 64)),
-        TellingCase("causal", (1, 2, 1, 33, 200, 64), options={"causal": True}),
-        TellingCase("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
-        TellingCase("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
-        TellingCase("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
-        TellingCase("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("one_feature", (1, 2, 1, 31, 33, 1), first=False),
+        TellingCase("two_queries", (1, 2, 1, 2, 33, 64), options={"causal": True}, first=False),
+        TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
+        TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
+    )
+    untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "minus_infinity_all")
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 2, 1, 40, 8200, 64)),
+        TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
@@ -165,10 +115,7 @@ class Attention(Operation):
             "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
             "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
             "transposed": Family(
-                "stored as (B, S, H, D)",
-                numbers.per_operand(numbers.normals),
-                stored_bshd,
-                shapes=((2, 4, 2, 33, 65, 64),),
+                "stored as (B, S, H, D)", family.NORMALS, stored_bshd, shapes=((2, 4, 2, 33, 65, 64),)
             ),
             "strided": family.strided_views(ODD),
             "offset": family.offset(ODD),
@@ -202,6 +149,8 @@ class Attention(Operation):
                 numbers.per_operand(large_scores, large_scores, numbers.normals),
                 shapes=(ODD, (1, 1, 1, 40, 40, 256)),
             ),
+            "below": Family("scores far below 0, whose exponentials are 0", far_below, shapes=(ODD,)),
+            "range": family.spread(ODD, 20, -20, 20),
             "shifted": Family(
                 "scores with a common part and values with a mean, which show scores or sums in 16 bits",
                 shifted,
@@ -209,12 +158,13 @@ class Attention(Operation):
             ),
             "sm_scale": Family(
                 f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)",
-                numbers.per_operand(numbers.normals),
+                family.NORMALS,
                 shapes=(ODD, ragged[3]),
+                arguments={"sm_scale": SM_SCALE},
             ),
             "empty_rows": Family(
                 "causal with more queries than keys: the first see no key, and give zeros",
-                numbers.per_operand(numbers.normals),
+                family.NORMALS,
                 shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
                 options={"causal": (True,)},
             ),
@@ -240,6 +190,15 @@ class Attention(Operation):
         if dims["H"] % dims["H_kv"] if dims["H_kv"] else dims["H"]:
             raise UsageError(f"--shape: H={dims['H']} must be a multiple of H_kv={dims['H_kv']}")
 
+    def covered_sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return sizes with the queries' heads as key heads times `group`."""
+        sequence = (1, 31, 64, 193, 1024)
+        return {"B": (1, 3), "H_kv": (1, 3), "group": (1, 2), "S_q": sequence, "S_k": sequence, "D": (128, 64)}
+
+    def shape_of_sizes(self, sizes: Mapping[str, int]) -> Shape:
+        h_kv = sizes["H_kv"]
+        return (sizes["B"], h_kv * sizes["group"], h_kv, sizes["S_q"], sizes["S_k"], sizes["D"])
+
     def operands(self, case: Case) -> tuple[Shape, ...]:
         b, h, h_kv, s_q, s_k, d = case.shape
         return ((b, h, s_q, d), (b, h_kv, s_k, d), (b, h_kv, s_k, d))
@@ -256,7 +215,7 @@ class Attention(Operation):
         operands = super().make_inputs(case, seed, device)
         if case.dtype != FLOAT8:
             return operands
-        power = -2 if case.inputs == "large_logits" else -6
+        power = -2 if "large_logits" in case.inputs else -6
         return *operands, *scales(2, power, seed, device), *scales(1, -6, seed + 1, device)
 
     def second_case(self, case: Case) -> Case:
@@ -264,8 +223,10 @@ class Attention(Operation):
         return replace(case, inputs="shifted") if by_shape else case
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        scale = {"sm_scale": SM_SCALE} if case.inputs == "sm_scale" else {}
-        return {"causal": case.option("causal", False), **scale}
+        return {"causal": case.option("causal", False), **self.family(case.inputs).arguments}
+
+    def scale(self, case: Case) -> float:
+        return float(self.arguments(case).get("sm_scale", 1.0 / math.sqrt(max(case["D"], 1))))
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         b, h, h_kv, s_q, _, d = case.shape
@@ -276,7 +237,9 @@ class Attention(Operation):
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
-            value, bound = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
+            value, systematic, variance = (
+                torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(3)
+            )
             for head in range(first, heads.stop, at_once):
                 several = slice(head, min(head + at_once, heads.stop))
                 k, v = (
@@ -287,9 +250,10 @@ class Attention(Operation):
                     q = inputs[0][batch, several, start : start + rows].double() * scale_q
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
-                    value[at], bound[at] = self._rows_truth(*operands, start, case, finite_v)
-            yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
-            del value, bound
+                    value[at], systematic[at], variance[at] = self._rows_truth(*operands, start, case, finite_v)
+            index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
+            yield rows_truth(index, value, systematic, variance, case)
+            del value, systematic, variance
 
     def _heads(self, case: Case) -> int:
         """Return the number of heads judged together, which fill one block of the output."""
@@ -311,19 +275,20 @@ class Attention(Operation):
 
     def _rows_truth(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the exact output rows of `q`, which begin at query `start`, and their bound; for one head or several.
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the exact output rows of `q`, which begin at query `start`, their systematic errors and variances.
+
+        One head or several.
 
         finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
         """
-        b, h, _, s_q, s_k, d = case.shape
+        s_q, s_k, d = case.shape[3:]
         last_row = start + q.shape[-2]
         seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # keys up to the last visible
         if seen == 0 or d == 0:
-            zeros = torch.zeros_like(q)
-            return zeros, rounding_limit(zeros, self.output_dtype(case))
+            return torch.zeros_like(q), torch.zeros_like(q), torch.zeros_like(q)
         k, v = k[..., :seen, :], v[..., :seen, :]
-        q = q * SM_SCALE if case.inputs == "sm_scale" else q / math.sqrt(d)
+        q = q * self.scale(case)
         scores = q @ k.mT
         hidden = None
         if case.option("causal"):
@@ -336,24 +301,16 @@ class Attention(Operation):
         # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
         finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
         value = p @ finite
-        bound = attention_limit(
-            value,
-            p,
-            scores,
-            q.square() @ k.square().mT,
-            finite,
-            head_dim=d,
-            terms=s_k,
-            count=b * h * s_q * d,
-            dtype=case.dtype,
+        systematic, variance = attention_errors(
+            value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=s_k, dtype=case.dtype
         )
         if finite_v:
-            return value, bound
+            return value, systematic, variance
         odd = ~v.isfinite()
         for key in odd.any(dim=1).nonzero().flatten().tolist():
             product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
             value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
-        return value, bound
+        return value, systematic, variance
 
     def output_shape(self, case: Case) -> Shape:
         return (case["B"], case["H"], case["S_q"], case["D"])

@@ -10,7 +10,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES
-from suite.ops.matmul import matmul_limit
+from suite.ops.matmul import matmul_limit, product_noise
 from suite.problem import family, numbers, shape
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
 from suite.problem.case import Case
@@ -78,14 +78,27 @@ class Conv2d(Operation):
         (n, 14, 14, c, c, 3, 3, 1, 1) for n, c in ((1, 16), (1, 64), (4, 128), (16, 256), (64, 256), (256, 256))
     )
     telling = (
-        TellingCase("odd_sizes", ODD),
-        TellingCase("stride_2", (1, 13, 11, 16, 24, 3, 3, 2, 1)),
-        TellingCase("pointwise", (2, 6, 5, 72, 40, 1, 1, 1, 0)),
         TellingCase("three_channels", STEM),
-        TellingCase("flat_window", (1, 5, 8, 24, 33, 1, 3, 1, 0)),
-        TellingCase("channels_first", ODD, "channels_first"),
-        TellingCase("strided", ODD, "strided"),
-        TellingCase("nan", ODD, "nan"),
+        TellingCase("large_result", (2, 64, 66, 3, 16, 1, 1, 1, 0), first=False),
+        TellingCase("R=131", (1, 140, 1, 1, 1, 131, 1, 1, 0), first=False),
+        TellingCase("S=131", (1, 1, 140, 1, 1, 1, 131, 1, 0), first=False),
+        TellingCase("R=1024", (1, 1030, 1, 1, 1, 1024, 1, 1, 0), first=False),
+        TellingCase("S=1024", (1, 1, 1030, 1, 1, 1, 1024, 1, 0), first=False),
+    )
+    sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
+        "N": (1, 3),
+        "H": (1, 7, 12, 33),
+        "W": (1, 5, 16, 40),
+        "C": (1, 16, 31, 64),
+        "K": (1, 24, 31, 64),
+        "R": (1, 3, 2, 5),
+        "S": (1, 3, 2, 4),
+        "stride": (2, 1, 3),
+        "padding": (0, 1, 2),
+    }
+    large = (
+        TellingCase("large", (1, 6, 5, 1032, 40, 3, 3, 1, 1)),
+        TellingCase("many_pixels", (1, 190, 190, 8, 9, 3, 3, 1, 1)),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),
@@ -98,18 +111,22 @@ class Conv2d(Operation):
         "sizes": family.sizes(*ragged),
         "long_thin": family.long_thin((1, 2, 259, 3, 2, 2, 5, 1, 2)),
         "empty": family.empty((0, 5, 5, 8, 4, 3, 3, 1, 1), (2, 5, 5, 0, 4, 3, 3, 1, 1), (2, 5, 5, 8, 0, 3, 3, 1, 1)),
-        "channels_first": Family(
-            "images stored as (N, C, H, W)", numbers.per_operand(numbers.normals), channels_first, shapes=(ODD,)
-        ),
+        "channels_first": Family("images stored as (N, C, H, W)", family.NORMALS, channels_first, shapes=(ODD,)),
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "misaligned_rows": family.misaligned_rows(ODD),
         "broadcast": family.broadcast(ODD),
         "subnormal": family.subnormal(ODD, values=numbers.per_operand(numbers.subnormals, numbers.small_integers)),
         "largest": family.large(ODD, values=images_of_extremes),
+        "range": family.spread(ODD, 20, -20),
         "signed_zero": family.signed_zero(ODD),
         "infinity": family.infinity(ODD, STEM, values=single_image_element(math.inf)),
         "nan": family.nan(ODD, STEM, values=single_image_element(math.nan)),
+        "nan_weights": Family(
+            "NaN in a weight; without padding, whose zeros would meet it",
+            numbers.per_operand(numbers.normals, numbers.one_nan),
+            shapes=((2, 9, 7, 16, 24, 3, 3, 1, 0),),
+        ),
         "cancellation": family.cancellation(ODD, values=halves_that_cancel),
         "huge": family.huge((2**11 + 1, 128, 128, 64, 64, 1, 1, 1, 0)),
     }
@@ -176,8 +193,9 @@ class Conv2d(Operation):
                 value, spread_squared = products(x, weight, span, q, case["stride"])
                 terms = math.prod(weight.shape[1:])
                 bound = matmul_limit(value, spread_squared, terms, n * p * q * k, case.dtype, case.precision)
+                noise = product_noise(value, spread_squared, (n * p * q, k, terms), case.dtype, case.precision)
                 del spread_squared
-                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound)
+                yield Truth((some, span, slice(0, q), slice(0, k)), value, bound, noise)
                 del value, bound
 
     def _judged_at_once(self, case: Case) -> tuple[int, int]:

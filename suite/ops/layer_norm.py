@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -20,6 +21,10 @@ from suite.problem.truth import Truth
 
 EPS = 1e-5
 """PyTorch's default."""
+OTHER_EPS = 0.0625
+"""The argument of the family that passes another one."""
+FACTORS = (3.0 + 2.0) / 2.0 + RSQRT_ULPS * 2.0 + 3.0
+"""Largest error of one sign of all factors, in units of u: squares, division and eps by half, root, the rest."""
 
 
 def layer_norm_limit(
@@ -41,22 +46,40 @@ def layer_norm_limit(
        root halves that, and adds RSQRT_ULPS. E[x^2] - mean^2 would add cancellation, which the bound excludes.
     3. The difference has the mean's error and a rounding; two products and a sum follow.
     """
-    u = unit_roundoff("float32")
-    n = x.shape[1]
-    sigmas = deviations(count)
-    mean = x.mean(dim=1, keepdim=True)
-    sum_error = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
-    mean_error = sum_error.sqrt() * (sigmas / n) + mean.abs() * u
-
-    squares = centered.square()
-    total = squares.sum(dim=1, keepdim=True)
-    spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    squares_error = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
-    relative = (squares_error + (mean_error * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
-
+    u, sigmas = unit_roundoff("float32"), deviations(count)
+    mean_variance, squares_variance = row_variances(x, centered)
+    mean_error = mean_variance.sqrt() * sigmas + x.mean(dim=1, keepdim=True).abs() * u
+    relative = (squares_variance.sqrt() * sigmas + (mean_error * scale).square()) / 2.0 + FACTORS * u
     factor = scale * weight.abs()
     error = centered.abs() * factor * relative + factor * mean_error + value.abs() * u
     return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
+
+
+def row_variances(x: torch.Tensor, centered: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the variance of each row's mean, and the relative one of its sum of squared differences; (rows, 1)."""
+    n = x.shape[1]
+    sums = x.sum(dim=1, keepdim=True)
+    mean_variance = sum_variance(sums, x.square().sum(dim=1, keepdim=True), longest_chain(n), None) / n**2
+    squares = centered.square()
+    total = squares.sum(dim=1, keepdim=True)
+    spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
+    return mean_variance, sum_variance(torch.ones_like(spread), spread, longest_chain(n), None)
+
+
+def layer_norm_noise(
+    x: torch.Tensor, centered: torch.Tensor, scale: torch.Tensor, weight: torch.Tensor, value: torch.Tensor, rows: int
+) -> Noise:
+    """Return the noise of the results: those of a row have the errors of one mean and of one variance."""
+    at = sample(tuple(value.shape), value.device)
+    u, row = unit_roundoff("float32"), at[0]
+    mean_variance, squares_variance = (each[row, 0] for each in row_variances(x, centered))
+    shift = x.mean(dim=1)[row].abs() * u
+    factor = scale[row, 0] * weight[at[1]].abs()
+    size = centered[at].abs() * factor
+    relative = (mean_variance + shift.square()) * scale[row, 0].square() / 2.0 + FACTORS * u
+    systematic = size * relative + factor * shift + value[at].abs() * u
+    systematic += half_smallest("float32") * (factor + weight[at[1]].abs() + 1.0)
+    return Noise(systematic, size.square() * squares_variance / 4.0 + factor.square() * mean_variance, rows)
 
 
 def shifted(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -84,14 +107,10 @@ class LayerNorm(Operation):
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    telling = (
-        TellingCase("odd_rows", (5, 257)),
-        TellingCase("long_row", (2, 4104)),
-        TellingCase("strided", (9, 136), "strided"),
-        TellingCase("small", (9, 136), "small"),
-        TellingCase("shifted", (9, 136), "shifted"),
-        TellingCase("constant", (9, 136), "constant"),
-        TellingCase("nan", (9, 136), "nan"),
+    telling = (TellingCase("long_row", (2, 16_408)), TellingCase("longest_row", (1, 65_793), first=False))
+    large = (
+        TellingCase("large", (16, 131_072)),
+        TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -107,6 +126,7 @@ class LayerNorm(Operation):
         "small": Family(
             "variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=((9, 136),)
         ),
+        "range": family.spread((9, 136), 20, -20, -20),
         "shifted": Family(
             "means of 64 and more: E[x^2] - E[x]^2 cancels",
             numbers.per_operand(shifted, numbers.normals),
@@ -114,6 +134,15 @@ class LayerNorm(Operation):
         ),
         "constant": Family(
             "rows of one number: a variance of 0", numbers.per_operand(constant, numbers.normals), shapes=((9, 136),)
+        ),
+        "nan_weights": Family(
+            "NaN in one place of each weight", numbers.per_operand(numbers.normals, numbers.one_nan), shapes=((9, 136),)
+        ),
+        "infinite_weights": Family(
+            "infinite weights", numbers.per_operand(numbers.normals, numbers.some_infinite), shapes=((9, 136),)
+        ),
+        "eps": Family(
+            f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=((9, 136),), arguments={"eps": OTHER_EPS}
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
@@ -129,22 +158,24 @@ class LayerNorm(Operation):
         return (case.shape, (case["N"],), (case["N"],))
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        return {"eps": EPS}
+        return {"eps": EPS, **self.family(case.inputs).arguments}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield blocks of whole rows."""
         m, n = case.shape
         together = rows_per_block(n, share=2)
         weight, bias = (each.double() for each in inputs[1:])
+        eps = self.arguments(case)["eps"]
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
             centered = x - x.mean(dim=1, keepdim=True)
-            scale = centered.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
+            scale = centered.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
             value = centered * scale * weight + bias
             bound = layer_norm_limit(x, centered, scale, weight, value, m * n, case.dtype)
+            noise = layer_norm_noise(x, centered, scale, weight, value, m)
             del x, centered
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.bounds import deviations, limit
+from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.numerics.noise import Noise, sample
+from suite.ops.matmul import product_error
+from suite.ops.sigmoid import sigmoid_error
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -33,24 +36,6 @@ class Logits:
     """Largest error of two roundings."""
 
 
-def product_error(
-    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, case: Case
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the systematic error and the variance of a matrix product, as `matmul_limit` derives them.
-
-    value: the sums. spread_squared: the sums of the squares of their terms.
-    """
-    kind = "tf32" if case.precision == "tf32" else case.dtype
-    depth = MMA_DEPTH.get(kind)
-    shift = value.abs() * 0.0 + sum_shift(value, terms, depth)
-    variance = sum_variance(value, spread_squared, terms, depth)
-    if kind == "tf32":
-        u = unit_roundoff("tf32")
-        shift += value.abs() * (2.0 * u)
-        variance += spread_squared * (2.0 * u**2 / 3.0)
-    return shift, variance
-
-
 def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case) -> Logits:
     """Compute the logits from float64 operands, with their errors.
 
@@ -58,7 +43,7 @@ def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case
     the sigmoid is computed, as between the calls of a library.
     """
     product = x @ weight.T
-    shift, variance = product_error(product, x.square() @ weight.square().T, x.shape[1], case)
+    shift, variance = product_error(product, x.square() @ weight.square().T, x.shape[1], case.dtype, case.precision)
     z = product + bias
     return Logits(z, shift, variance, (product.abs() + z.abs()) * unit_roundoff(case.dtype))
 
@@ -69,12 +54,25 @@ def linear_sigmoid_limit(z_errors: Logits, value: torch.Tensor, count: int, dtyp
     sigma(z + e) - sigma(z) is at most y (1 - y) (exp(|e|) - 1), for e of either sign. `sigmoid_limit` derives the error
     of the sigmoid itself.
     """
-    u = unit_roundoff("float32")
     slope = value * (1.0 - value)
     logit_error = slope * torch.expm1(z_errors.shift + z_errors.rounding + z_errors.variance.sqrt() * deviations(count))
     logit_error = torch.where(z_errors.z.isinf(), 0.0, logit_error.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0))
-    sigmoid_error = slope * (EXP_ULPS * 2.0 * u) + value * u + EXP_ULPS * 2.0 * half_smallest("float32")
-    return limit(logit_error + sigmoid_error, value, dtype)
+    return limit(logit_error + sigmoid_error(value), value, dtype)
+
+
+def linear_sigmoid_noise(z_errors: Logits, value: torch.Tensor, independent: int) -> Noise:
+    """Return the noise of y = sigma(z). The square of an error of z has one sign; sigma'' is at most 0.1."""
+    at = sample(tuple(value.shape), value.device)
+    shift, rounding = z_errors.shift[at], z_errors.rounding[at]
+    variance = z_errors.variance[at] + rounding.square() / 3.0
+    slope = value[at] * (1.0 - value[at])
+    systematic = (
+        slope * shift
+        + sigmoid_error(value[at])
+        + value[at] * unit_roundoff("float32")
+        + 0.05 * (variance + shift.square())
+    )
+    return Noise(systematic, slope.square() * variance, independent)
 
 
 def layer(weights: float = 1.0, numbers_of_x: numbers.Numbers = numbers.normals) -> numbers.Values:
@@ -134,12 +132,13 @@ class LinearSigmoid(Operation):
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     telling: ClassVar[tuple[TellingCase, ...]] = (
-        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("many_rows", (1040, 16, 67)),
+        TellingCase("many_columns", (1, 65_793, 2), first=False),
         TellingCase("long_k", (48, 40, 2056)),
-        TellingCase("strided", (80, 72, 64), "strided"),
-        TellingCase("bias_cancels", (80, 72, 64), "bias_cancels"),
-        TellingCase("saturated", (80, 72, 64), "saturated"),
-        TellingCase("nan", (80, 72, 64), "nan"),
+    )
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (40, 72, 16_392)),
+        TellingCase("many_rows", (70_001, 9, 8)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
     families: ClassVar[dict[str, Family]] = {
@@ -151,6 +150,7 @@ class LinearSigmoid(Operation):
         "bias_cancels": Family(
             "a bias that nearly cancels the product", bias_that_cancels, shapes=(ODD, (33, 65, 257))
         ),
+        "range": family.spread(ODD, 20, -20, values=LAYER),
         "saturated": Family("logits of either sign up to 60: results next to 0 and 1", layer(15.0), shapes=(ODD,)),
         "infinity": family.infinity(ODD, values=infinite_bias),
         "nan": family.nan(ODD, values=one_nan_in_turn),
@@ -176,11 +176,12 @@ class LinearSigmoid(Operation):
         return {"precision": case.precision}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        m, n, _ = case.shape
+        m, n, k = case.shape
         for rows, columns in blocks.blocks((m, n)):
             z_errors = logits(inputs[0][rows].double(), inputs[1][columns].double(), inputs[2][columns].double(), case)
             value = torch.sigmoid(z_errors.z)
-            yield Truth((rows, columns), value, linear_sigmoid_limit(z_errors, value, m * n, case.dtype))
+            noise = linear_sigmoid_noise(z_errors, value, min(m * n, m * k, n * k))
+            yield Truth((rows, columns), value, linear_sigmoid_limit(z_errors, value, m * n, case.dtype), noise)
 
     def output_shape(self, case: Case) -> Shape:
         return (case["M"], case["N"])

@@ -10,6 +10,7 @@ import torch
 
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.ops.linear_sigmoid import (
     LAYER,
     ODD,
@@ -18,8 +19,8 @@ from suite.ops.linear_sigmoid import (
     layer_family,
     logits,
     one_nan_in_turn,
-    product_error,
 )
+from suite.ops.matmul import product_error
 from suite.problem import family, outputs
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -72,15 +73,25 @@ class Sum:
             getattr(self, name).add_(getattr(other, name))
         return self
 
+    def errors(self, terms: int, case: Case, *, products: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the systematic error and the variance of a sum of `terms` terms."""
+        if not products:
+            return self.shift, self.variance + sum_variance(self.value, self.squares, terms, None)
+        shift, variance = product_error(self.value, self.squares, terms, case.dtype, case.precision)
+        return self.shift + shift, self.variance + variance
+
     def limit(self, terms: int, count: int, case: Case, *, products: bool = True) -> torch.Tensor:
         """Return the bound of a sum of `terms` terms, one of `count` results."""
-        shift, variance = self.shift, self.variance
-        if products:
-            product_shift, spread = product_error(self.value, self.squares, terms, case)
-            shift, variance = shift + product_shift, variance + spread
-        else:
-            variance = variance + sum_variance(self.value, self.squares, terms, None)
+        shift, variance = self.errors(terms, case, products=products)
         return limit(shift + variance.sqrt() * deviations(count), self.value, case.dtype)
+
+    def noise(self, terms: int, independent: int, case: Case, *, products: bool = True) -> Noise | None:
+        """Return the noise of all results in 16 bits. In float32 the errors of the exponential may have one sign."""
+        if case.dtype == "float32":
+            return None
+        at = sample((self.value.numel(),), self.value.device)
+        shift, variance = self.errors(terms, case, products=products)
+        return Noise(shift.reshape(-1)[at], variance.reshape(-1)[at], independent)
 
 
 def multiply(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
@@ -105,11 +116,10 @@ class LinearSigmoidGrad(LinearSigmoid):
     is_square = True
     outputs = ("dx", "dweight", "dbias")
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling: ClassVar[tuple[TellingCase, ...]] = (
-        TellingCase("odd_k", (1040, 16, 67)),
-        TellingCase("one_row", (1, 40, 33)),
-        TellingCase("strided", (80, 72, 64), "strided"),
-        TellingCase("saturated", (80, 72, 64), "saturated"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (TellingCase("many_rows", (1040, 16, 67)),)
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (40, 72, 4104)),
+        TellingCase("many_rows", (70_001, 9, 8)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
     families: ClassVar = {
@@ -117,6 +127,7 @@ class LinearSigmoidGrad(LinearSigmoid):
         "sizes": layer_family(family.sizes(*ragged)),
         "empty": layer_family(family.empty((0, 4, 3), (3, 0, 4))),
         "strided": layer_family(family.strided_views(ODD)),
+        "range": family.spread(ODD, 20, -20, 0, 20, values=LAYER),
         "saturated": Family("logits of either sign up to 60: hardly any gradient", layer(15.0), shapes=(ODD,)),
         "nan": family.nan(ODD, values=one_nan_in_turn),
     }
@@ -144,8 +155,11 @@ class LinearSigmoidGrad(LinearSigmoid):
         count = self.output_shape(case)[0]
         starts = outputs.starts(self.output_shapes(case))
 
-        def piece(begin: int, value: torch.Tensor, bound: torch.Tensor) -> Truth:
-            return Truth((slice(begin, begin + value.numel()),), value.reshape(-1), bound.reshape(-1))
+        def piece(begin: int, total: Sum, terms: int, *, products: bool = True) -> Truth:
+            bound = total.limit(terms, count, case, products=products)
+            noise = total.noise(terms, min(m * n, total.value.numel()), case, products=products)
+            place = (slice(begin, begin + bound.numel()),)
+            return Truth(place, total.value.reshape(-1), bound.reshape(-1), noise)
 
         weight, bias = (each.double() for each in inputs[1:3])
         dweight, dbias = (
@@ -157,12 +171,12 @@ class LinearSigmoidGrad(LinearSigmoid):
             x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[3]))
             gradient = derivative(x, weight, bias, dy, case)
             dx = multiply(gradient, weight)
-            yield piece(starts[0] + start * k, dx.value, dx.limit(n, count, case))
+            yield piece(starts[0] + start * k, dx, n)
             del dx, dy
             dweight += multiply(gradient, x, transposed=True)
             dbias += sum_over_rows(gradient)
-        yield piece(starts[1], dweight.value, dweight.limit(m, count, case))
-        yield piece(starts[2], dbias.value, dbias.limit(m, count, case, products=False))
+        yield piece(starts[1], dweight, m)
+        yield piece(starts[2], dbias, m, products=False)
 
     def flops(self, case: Case) -> int:
         """Count three products; per logit the bias, four for the sigmoid, three for its derivative, one for dbias."""

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
+from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -19,7 +20,11 @@ from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 EPS = 1e-6
+OTHER_EPS = 0.0625
+"""The argument of the family that passes another one."""
 """Value that the models with this normalization use."""
+FACTORS = 1.0 + RSQRT_ULPS * 2.0 + 2.0
+"""Largest error of one sign of all factors, in units of u: division and eps by half, the root, two products."""
 
 
 def rms_norm_limit(
@@ -31,14 +36,30 @@ def rms_norm_limit(
     of the squares and of the sum, and u each from the division and the sum with eps. The root halves that, and adds
     RSQRT_ULPS. Two products follow, one of which may be subnormal.
     """
-    u = unit_roundoff("float32")
+    relative = squares_variance(x).sqrt() * (deviations(count) / 2.0) + FACTORS * unit_roundoff("float32")
+    return limit(value.abs() * relative + smallest_errors(weight, scale), value, dtype)
+
+
+def smallest_errors(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the errors of products that are subnormal."""
+    return half_smallest("float32") * (weight.abs() + scale + 1.0)
+
+
+def squares_variance(x: torch.Tensor) -> torch.Tensor:
+    """Return the relative variance of each row's sum of squares, (rows, 1)."""
     squares = x.square()
     shares = (squares / squares.sum(dim=1, keepdim=True).clamp(min=2.0**-500)).nan_to_num_()  # infinite squares
     spread = shares.square().sum(dim=1, keepdim=True)
-    variance = sum_variance(torch.ones_like(spread), spread, x.shape[1], None) + spread * (u**2 / 3.0)
-    relative = variance.sqrt() * (deviations(count) / 2.0) + (1.0 + RSQRT_ULPS * 2.0 + 2.0) * u
-    subnormal = half_smallest("float32") * (weight.abs() + scale + 1.0)
-    return limit(value.abs() * relative + subnormal, value, dtype)
+    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None)
+    return sums + spread * (unit_roundoff("float32") ** 2 / 3.0)
+
+
+def rms_norm_noise(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+    """Return the noise of the results: those of a row have the error of one root mean square."""
+    at = sample(tuple(value.shape), value.device)
+    size = value[at].abs()
+    systematic = size * (FACTORS * unit_roundoff("float32")) + smallest_errors(weight[at[1]], scale[at[0], 0])
+    return Noise(systematic, size.square() * squares_variance(x)[at[0], 0] / 4.0, rows)
 
 
 def scaled(shift: int) -> numbers.Numbers:
@@ -63,12 +84,10 @@ class RmsNorm(Operation):
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    telling = (
-        TellingCase("odd_rows", (5, 257)),
-        TellingCase("long_row", (2, 4104)),
-        TellingCase("strided", (9, 136), "strided"),
-        TellingCase("small", (9, 136), "small"),
-        TellingCase("nan", (9, 136), "nan"),
+    telling = (TellingCase("long_row", (2, 16_408)), TellingCase("longest_row", (1, 65_793), first=False))
+    large = (
+        TellingCase("large", (16, 131_072)),
+        TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -92,6 +111,15 @@ class RmsNorm(Operation):
             numbers.per_operand(scaled(48), numbers.normals),
             shapes=((9, 136),),
         ),
+        "nan_weights": Family(
+            "NaN in one place of each weight", numbers.per_operand(numbers.normals, numbers.one_nan), shapes=((9, 136),)
+        ),
+        "infinite_weights": Family(
+            "infinite weights", numbers.per_operand(numbers.normals, numbers.some_infinite), shapes=((9, 136),)
+        ),
+        "eps": Family(
+            f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=((9, 136),), arguments={"eps": OTHER_EPS}
+        ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 
@@ -106,21 +134,22 @@ class RmsNorm(Operation):
         return (case.shape, (case["N"],))
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        return {"eps": EPS}
+        return {"eps": EPS, **self.family(case.inputs).arguments}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield blocks of whole rows."""
         m, n = case.shape
         together = rows_per_block(n)
-        weight = inputs[1].double()
+        weight, eps = inputs[1].double(), self.arguments(case)["eps"]
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
-            scale = x.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
+            scale = x.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
             value = x * scale * weight
             bound = rms_norm_limit(x, weight, scale, value, m * n, case.dtype)
+            noise = rms_norm_noise(x, weight, scale, value, m)
             del x
-            yield Truth((rows, slice(0, n)), value, bound)
+            yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound
 
     def output_shape(self, case: Case) -> Shape:

@@ -6,13 +6,13 @@ An operation declares its families once, `families = {"nan": family.nan((1025,))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from suite.numerics.formats import DTYPES
-from suite.problem import numbers, placement
+from suite.problem import layouts, numbers, placement
 from suite.problem.numbers import Values
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
@@ -26,7 +26,8 @@ class Family:
     place: copies an operand, by its position in the signature, to a placement in memory, and returns a tensor of its
     shape. stored: counts the elements that a placed operand has in memory, without repetitions. shapes: sizes to run if
     none are given; empty for the operation's default cases. options: values to run, by option; for other options
-    `Option.every` decides. dtypes: element types to run. needs_gpu: too large for a CPU.
+    `Option.every` decides. dtypes: element types to run. needs_gpu: too large for a CPU. arguments: keyword arguments
+    of the call that differ from the operation's.
     """
 
     about: str
@@ -37,6 +38,7 @@ class Family:
     options: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(DTYPES)
     needs_gpu: bool = False
+    arguments: Mapping[str, float] = field(default_factory=dict)
 
 
 NORMALS = numbers.per_operand(numbers.normals)
@@ -111,6 +113,14 @@ def nan(*shapes: Shape, values: Values = numbers.per_operand(numbers.one_nan)) -
     return Family("NaN in one place; only what depends on it may be NaN", values, shapes=shapes)
 
 
+def spread(shape: Shape, *powers: int, values: Values = NORMALS) -> Family:
+    return Family(
+        "operands beyond the range of float16, and others as far below",
+        numbers.spread(*powers, values=values),
+        shapes=(shape,),
+    )
+
+
 def cancellation(*shapes: Shape, values: Values = numbers.opposite) -> Family:
     return Family("sums that are far smaller than their terms", values, shapes=shapes)
 
@@ -124,3 +134,31 @@ def huge(*shapes: Shape, options: Mapping[str, tuple[Value, ...]] | None = None)
         dtypes=("float32", "bfloat16"),
         needs_gpu=True,
     )
+
+
+def layout(text: str, dtypes: tuple[str, ...]) -> Family:
+    """Normal numbers in the layout that `text` names (`suite/problem/layouts.py`)."""
+    return Family("operands placed one by one", NORMALS, layouts.place(text), layouts.stored(text), dtypes=dtypes)
+
+
+def combined(normal: Family, parts: Sequence[Family]) -> Family:
+    """Return the family with the numbers, the placement and the arguments of all parts, where they differ from normal.
+
+    Where two parts differ in the same, the last one counts.
+    """
+    about = "; ".join(part.about for part in parts)
+    found = replace(normal, about=about, dtypes=tuple(normal.dtypes), shapes=())
+    for part in parts:
+        if part.values not in (normal.values, NORMALS):
+            found = replace(found, values=part.values)
+        if part.place is not placement.as_drawn:
+            found = replace(found, place=part.place, stored=part.stored)
+        found = replace(
+            found,
+            shapes=found.shapes or part.shapes,
+            options={**found.options, **part.options},
+            dtypes=tuple(dtype for dtype in found.dtypes if dtype in part.dtypes),
+            needs_gpu=found.needs_gpu or part.needs_gpu,
+            arguments={**found.arguments, **part.arguments},
+        )
+    return found

@@ -100,6 +100,24 @@ def opposite(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> 
     return a, (-a.double() * (1.0 + steps * relative)).to(a.dtype)
 
 
+def spread(*powers: int, values: Values | None = None) -> Values:
+    """Draw by `values`, or normal numbers, and multiply each operand by two to its power, the last ones by 1.
+
+    In float16 a quarter of the powers keeps the numbers in range.
+    """
+    drawn = values or per_operand(normals)
+
+    def scaled(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        part = 0.25 if case.dtype == "float16" else 1.0
+        factors = [2.0 ** (power * part) for power in powers] + [1.0] * (len(shapes) - len(powers))
+        return tuple(
+            (each.double() * factor).to(each.dtype)
+            for each, factor in zip(drawn(shapes, case, source), factors, strict=True)
+        )
+
+    return scaled
+
+
 # For operations that draw numbers of their own
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
 from suite.numerics import formats
+from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
@@ -42,7 +45,7 @@ class Operation(ABC):
     """True if `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
     outputs: tuple[str, ...] = ()
-    """Names of the results if a call returns a tuple of several."""
+    """Names of the results if a call returns several."""
     dtypes: tuple[str, ...] = tuple(formats.DTYPES)
     """Element types of a given shape if none is named."""
     dtypes_beyond: tuple[str, ...] = ()
@@ -52,13 +55,25 @@ class Operation(ABC):
     families: ClassVar[Mapping[str, Family]]
     """Kinds of inputs by name: `normal`, and others that break kernels."""
     telling: ClassVar[tuple[TellingCase, ...]] = ()
-    """Small cases that show mistakes which the usual sizes hide. Every implementation must pass them in a plain run."""
+    """Telling cases beside those that are built from the declarations (`suite/problem/telling_case.py`). Every
+    implementation must pass them in a plain run."""
+    untold: tuple[str, ...] = ()
+    """Names of telling cases, or of their families, that are left out because libraries get them wrong."""
+    sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
+    """Sizes in telling cases of dimensions for which SIZES do not do, by name, an ordinary one second."""
+    large: ClassVar[tuple[TellingCase, ...]] = ()
+    """Cases with one large dimension, for mistakes that begin there. A user's native kernels must pass them too."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
     source: Source | None = None
     """The file that defines the operation, if it is a user's."""
     signature: str = ""
     """The call of a kernel of a user's operation: `scaled(x, weight)`."""
+
+    weaknesses: tuple[str, ...] = ()
+    """Reasons why an ok of this operation says little, if it is a user's."""
+    unexamined: int = 0
+    """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 
     # Methods that an operation defines
 
@@ -83,7 +98,13 @@ class Operation(ABC):
         """Return the shapes of the results, in the order in which a call returns them. Most operations have one."""
         return (self.output_shape(case),)
 
+    def output_dtypes(self, case: Case) -> tuple[str, ...]:
+        """Return the dtypes of the results, in the order in which a call returns them."""
+        return (self.output_dtype(case),) * len(self.output_shapes(case))
+
     def output_dtype(self, case: Case) -> str:
+        """Return the dtype of the result; for several results, that of the vector that joins them
+        (`outputs.joined_dtype`)."""
         return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)
 
     @abstractmethod
@@ -129,6 +150,24 @@ class Operation(ABC):
 
     def validate(self, dims: Mapping[str, int]) -> None:
         """Raise `UsageError` for sizes that contradict each other."""
+
+    def covered_sizes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the sizes whose pairs occur in telling cases, by the name of what `shape_of_sizes` takes."""
+        from suite.problem.telling_case import SIZES
+
+        return {dim: self.sizes.get(dim, SIZES) for dim in self.dims}
+
+    def shape_of_sizes(self, sizes: Mapping[str, int]) -> Shape:
+        """Return the shape for one of the `covered_sizes` each."""
+        return tuple(sizes[dim] for dim in self.dims)
+
+    @property
+    def usual_shape(self) -> Shape:
+        """The shape of the second of the `covered_sizes` each: small, and no multiple of a tile."""
+        return self.shape_of_sizes({name: (*sizes, *sizes)[1] for name, sizes in self.covered_sizes().items()})
+
+    def named_dims(self, shape: Shape) -> dict[str, int]:
+        return dict(zip(self.dims, shape, strict=True))
 
     def random_shape(self, size: Callable[[], int]) -> Shape:
         """Return a small valid shape, for tests. `size` draws a number from 0 to about 70."""
@@ -203,7 +242,7 @@ class Operation(ABC):
 
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
         """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
-        family = self.families[inputs]
+        family = self.family(inputs)
         if not (shapes or family.shapes):
             return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
         return [
@@ -214,17 +253,67 @@ class Operation(ABC):
             for options in self.option_combinations(dtype, family.options)
         ]
 
-    def telling_cases(self, dtype: str, precision: str) -> dict[str, Case]:
-        """Return the telling cases whose families have this dtype, by name."""
+    @cached_property
+    def all_telling(self) -> tuple[TellingCase, ...]:
+        """The telling cases that the operation declares, and those that are built from its declarations.
+
+        A user's operation has none: only the sizes in its file are known to be valid.
+        """
+        from suite.problem.telling_case import all_telling_cases
+
+        return all_telling_cases(self) if self.source is None else ()
+
+    def telling_cases(self, dtype: str, precision: str, *, first: bool = False) -> dict[str, Case]:
+        """Return the telling cases whose families have this dtype, by name.
+
+        first: only those that the suite's own implementations run in this dtype. The parity tests hold these to all
+        families at many sizes, so they run each in one of the dtypes.
+        """
+        found = [each for each in self.all_telling if each.first or not first]
+        if first and dtype in self.dtypes:
+            found = found[self.dtypes.index(dtype) :: len(self.dtypes)]
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
-            for each in self.telling
-            if dtype in self.families[each.inputs].dtypes
+            for each in found
+            if dtype in self.family(each.inputs).dtypes
         }
+
+    def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:
+        """Return the cases of `large` whose families have this dtype, by name."""
+        return {
+            each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
+            for each in self.large
+            if dtype in self.family(each.inputs).dtypes
+        }
+
+    def family(self, inputs: str) -> Family:
+        """Return the family of that name, or what several names and layouts with `+` between them have in common.
+
+        Raises `UsageError` for an unknown one.
+        """
+        from suite.problem import family, layouts
+
+        if inputs in self.families:
+            return self.families[inputs]
+        if not self.has_inputs(inputs):
+            valid = f"{', '.join(self.families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
+            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
+        normal = self.families["normal"]
+        parts = [self.families.get(part) or family.layout(part, normal.dtypes) for part in inputs.split("+")]
+        found = family.combined(normal, parts)
+        return replace(found, shapes=found.shapes or (self.usual_shape,))
+
+    def has_inputs(self, inputs: str) -> bool:
+        """True if the operation has inputs of this name: a family, a layout, or several of them."""
+        from suite.problem import layouts
+
+        placed = self.source is None
+        return all(part in self.families or (placed and layouts.known(part)) for part in inputs.split("+"))
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""
-        found = shapes_by_name.parse(text, self.name, self.dims, is_square=self.is_square)
+        flags = {option.name: option.flag for option in self.options}
+        found = shapes_by_name.parse(text, self.name, self.dims, is_square=self.is_square, options=flags)
         for dims in found:
             self.validate(dims)
         return [tuple(dims.values()) for dims in found]
@@ -238,7 +327,7 @@ class Operation(ABC):
         """
         import torch
 
-        family = self.families[case.inputs]
+        family = self.family(case.inputs)
         drawn = family.values(self.operands(case), case, torch.Generator(device).manual_seed(seed))
         return tuple(
             family.place(operand.mT.contiguous(), position).mT if swapped else family.place(operand, position)
@@ -247,7 +336,7 @@ class Operation(ABC):
 
     def bytes(self, case: Case) -> int:
         """Return the least memory traffic: every element of every input read once, the output written once."""
-        stored = self.families[case.inputs].stored
+        stored = self.family(case.inputs).stored
         inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
         return inputs * case.element_bytes + self.output_bytes(case)
 
@@ -258,7 +347,8 @@ class Operation(ABC):
         """Return the least device memory that a checked run of `case` needs.
 
         It holds the inputs of two draws, the buffers that calls read, two results with a copy of each, two more if
-        several results are joined to compare them, and the workspace of the truth.
+        several results are joined to compare them, the workspace of the truth, and that of the statistics.
         """
         output = self.output_bytes(case)
-        return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)
+        held = 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output
+        return held + self.workspace_bytes(case) + STATISTICS_BYTES

@@ -1,15 +1,18 @@
-"""Several results of one call, joined to one vector for copying, comparing and judging.
+"""The results of one call, brought into one array for copying, comparing and judging.
 
-Each result is flattened in row-major order. All have the operation's output dtype.
+A single result is that array. Several are joined to a vector, each flattened in row-major order. Booleans count as
+uint8, and a complex number as its real and imaginary part. Results of several types are joined as float64, or as int64
+if all of them are integers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from suite.numerics.formats import is_integer
 from suite.problem.shape import Shape
 
 if TYPE_CHECKING:
@@ -26,11 +29,60 @@ def starts(shapes: Sequence[Shape]) -> tuple[int, ...]:
     return tuple(accumulate((math.prod(shape) for shape in shapes[:-1]), initial=0))
 
 
+def leaves(result: Any) -> list[Any]:
+    """Return the arrays in a result: the items of tuples and lists, and the values of mappings in the order of their
+    keys. None counts as no result."""
+    if result is None:
+        return []
+    if isinstance(result, tuple | list):
+        return [leaf for each in result for leaf in leaves(each)]
+    if isinstance(result, Mapping):
+        return [leaf for key in sorted(result, key=str) for leaf in leaves(result[key])]
+    return [result]
+
+
+def judged_dtype(dtype: str) -> str:
+    """Return the type in which numbers of a result's type are judged."""
+    return {"bool": "uint8", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
+def judged_shape(shape: Shape, dtype: str) -> Shape:
+    """Return the shape of a result as it is judged: complex numbers have a last axis of two."""
+    return (*shape, 2) if dtype.startswith("complex") else shape
+
+
+def joined_dtype(dtypes: Sequence[str]) -> str:
+    """Return the type of the array that joins results of these types."""
+    kinds = {judged_dtype(dtype) for dtype in dtypes}
+    if len(kinds) == 1:
+        return kinds.pop()
+    return "int64" if all(map(is_integer, kinds)) else "float64"
+
+
+def joined_shape(shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
+    """Return the shape of the array that joins results of these shapes and types."""
+    found = [judged_shape(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    return found[0] if len(found) == 1 else flat_shape(found)
+
+
 def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join results to a vector in new memory; a single result is returned as it is."""
+    """Join results in new memory; a single result is returned as it is, or as a view of it."""
     import torch
 
-    return outputs[0] if len(outputs) == 1 else torch.cat([output.reshape(-1) for output in outputs])
+    plain = [_judged(output) for output in outputs]
+    if len(plain) == 1:
+        return plain[0]
+    kind = getattr(torch, joined_dtype([str(each.dtype).removeprefix("torch.") for each in plain]))
+    return torch.cat([each.reshape(-1).to(kind) for each in plain])
+
+
+def _judged(output: torch.Tensor) -> torch.Tensor:
+    """Return a result as it is judged, over the same memory."""
+    import torch
+
+    if output.is_complex():
+        return torch.view_as_real(output.resolve_conj())
+    return output.view(torch.uint8) if output.dtype is torch.bool else output
 
 
 def located(at: tuple[int, ...], names: Sequence[str] = (), shapes: Sequence[Shape] = ()) -> str:

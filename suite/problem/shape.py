@@ -31,16 +31,20 @@ def parse(
     *,
     is_square: bool,
     defaults: Mapping[str, int] = MappingProxyType({}),
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
     """Return the shapes that a text names, each as {"M": 512, ...} in the order of `dims`.
 
     is_square: a size alone is the size of every dimension. defaults: sizes of dimensions that the text leaves out.
-    Raises `UsageError` that says what is missing, unknown, given twice or not a size.
+    options: the flag of each option, for the refusal of one that is given as a dimension. Raises `UsageError` that says
+    what is missing, unknown, given twice or not a size.
     """
     example = ",".join(f"{dim}=512" for dim in dims)
     groups = _groups(text, operation, dims, example, is_square=is_square)
     found = [name for names, _ in groups for name in names]
     for name in found:
+        if name in options:
+            raise UsageError(f"--shape {text!r}: {name} is an option, not a dimension; give {options[name]}")
         if name not in dims:
             raise UsageError(f"--shape {text!r}: unknown dimension {name!r}; {operation} has {', '.join(dims)}")
         if found.count(name) > 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["reference", "kernelbench"]
+Kind = Literal["reference", "kernelbench", "gpumode"]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,45 @@
-"""Telling cases: small ones that show the mistakes which an operation's usual sizes and inputs hide."""
+"""Telling cases: small ones that show the mistakes which an operation's usual sizes and inputs hide.
+
+An operation has those that it names itself, and a set that is built from its declarations:
+
+1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
+2. each family of inputs with each value of its options, at the family's first shape;
+3. each operand repeated along each axis with a stride of 0;
+4. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
-from suite.problem.option import Value
+from suite.core.errors import UsageError
+from suite.problem.case import Case
+from suite.problem.covering import Row, cover
+from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
+
+if TYPE_CHECKING:
+    from suite.problem.family import Family
+
+SIZES = (1, 31, 64, 257, 1024)
+"""Sizes of a dimension in the covering set: 1; odd, prime and below a tile; a tile; odd, prime, above a tile and longer
+than two; and a multiple of every tile."""
+LONG = (131, 1024)
+"""Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
+MOST_ELEMENTS, MOST_FLOPS = 2**19, 2**25
+"""Most elements of an operand or a result, and most operations, of a case of the covering set."""
+ENOUGH = 2**13
+"""Elements and operations below which a smaller case is not preferred: the smallest show little."""
+MOST_FIRST = 2**20
+"""Elements and operations from which the suite's own implementations do not run a family's case."""
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+FEW = 8
+"""Factor on both for a case of one long dimension."""
 
 
 @dataclass(frozen=True)
@@ -14,10 +47,136 @@ class TellingCase:
     """A telling case, which stands for one case in every dtype and precision that its family of inputs supports.
 
     name: a word for the mistake that the case shows; it appears in the column `checked` and in reasons. inputs: the
-    name of the family. options: the values that differ from the operation's defaults.
+    name of the family. options: the values that differ from the operation's defaults. first: True for a case that the
+    suite's own implementations run too, each in one of the dtypes.
     """
 
     name: str
     shape: Shape
     inputs: str = "normal"
     options: Mapping[str, Value] = field(default_factory=dict)
+    first: bool = True
+
+
+class Declared(Protocol):
+    """The declarations of an operation that its telling cases follow from."""
+
+    @property
+    def options(self) -> tuple[Option, ...]: ...
+    @property
+    def families(self) -> Mapping[str, Family]: ...
+    @property
+    def telling(self) -> tuple[TellingCase, ...]: ...
+    @property
+    def untold(self) -> tuple[str, ...]: ...
+    @property
+    def usual_shape(self) -> Shape: ...
+    def covered_sizes(self) -> Mapping[str, Sequence[int]]: ...
+    def shape_of_sizes(self, sizes: Mapping[str, int]) -> Shape: ...
+    def named_dims(self, shape: Shape) -> Mapping[str, int]: ...
+    def validate(self, dims: Mapping[str, int]) -> None: ...
+    def case(
+        self, shape: Shape, dtype: str = ..., precision: str | None = ..., *, inputs: str = ..., **options: Value | None
+    ) -> Case: ...
+    def operands(self, case: Case) -> tuple[Shape, ...]: ...
+    def output_shape(self, case: Case) -> Shape: ...
+    def flops(self, case: Case) -> int: ...
+
+
+def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
+    """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
+    rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
+    found = (*op.telling, *_families(op), *_repetitions(op), *_extreme_sizes(op), *rows)
+    told = (each for each in found if not {each.name, each.inputs} & set(op.untold))
+    return tuple(sorted(told, key=lambda each: not each.first))
+
+
+def _covering_set(op: Declared) -> Iterator[TellingCase]:
+    from suite.problem import layouts
+
+    sizes = dict(op.covered_sizes())
+    options = {option.name: option.values for option in op.options}
+    arguments = [name for name, family in op.families.items() if family.arguments]
+    placed = layouts.rotations(_axes(op))
+    factors: dict[str, Sequence[Any]] = {**sizes, **options, "": ("normal", *arguments), "/": ("normal", *placed)}
+
+    def cost(row: Row) -> float | None:
+        chosen = {name: row[name] for name in options}
+        found = _cost(op, op.shape_of_sizes(row), chosen)
+        return None if found is None else max(found, ENOUGH)
+
+    rows = cover(factors, cost)
+    seen: dict[str, set[Any]] = {name: set() for name in factors}
+    for row in rows:
+        first = any(row[name] not in seen[name] for name in factors)
+        for name, found in seen.items():
+            found.add(row[name])
+        inputs = "+".join(each for each in dict.fromkeys((row[""], row["/"])) if each != "normal") or "normal"
+        case = op.case(op.shape_of_sizes(row), inputs=inputs, **{name: row[name] for name in options})
+        yield TellingCase(case.label, case.shape, inputs, {name: row[name] for name in options}, first)
+
+
+def _families(op: Declared) -> Iterator[TellingCase]:
+    """Each family with numbers, options or a placement that the covering set does not have, at its first shape.
+
+    Every combination of its options is a case.
+    """
+    for name, family in op.families.items():
+        if family.needs_gpu or not family.shapes or _is_covered(op, family):
+            continue
+        values = {
+            option.name: family.options.get(option.name) or (option.values if option.every else option.values[:1])
+            for option in op.options
+        }
+        for number, chosen in enumerate(product(*values.values())):
+            options: dict[str, Any] = dict(zip(values, chosen, strict=True))
+            label = op.case(family.shapes[0], inputs=name, **options).label
+            text = label.split(f",inputs={name}")[0].split(",")[len(family.shapes[0]) :]
+            cheap = (_cost(op, family.shapes[0], options, FEW) or 0) < MOST_FIRST
+            yield TellingCase("_".join((name, *text)), family.shapes[0], name, options, cheap and number == 0)
+
+
+def _is_covered(op: Declared, family: Family) -> bool:
+    from suite.problem import layouts
+
+    usual = family.values is op.families["normal"].values and family.place in layouts.PLACEMENTS
+    return usual and not (family.options and family.place is layouts.PLACEMENTS[0])
+
+
+def _repetitions(op: Declared) -> Iterator[TellingCase]:
+    from suite.problem import layouts
+
+    for number, inputs in enumerate(layouts.repetitions(_axes(op))):
+        yield TellingCase(inputs, op.usual_shape, inputs, first=number == 0)
+
+
+def _axes(op: Declared) -> list[int]:
+    return [len(operand) for operand in op.operands(op.case(op.usual_shape))]
+
+
+def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
+    sizes = op.covered_sizes()
+    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
+    usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    for name in sizes:
+        for size in LONG:
+            long = op.shape_of_sizes({**small, name: size})
+            if max(sizes[name]) < size and _cost(op, long, factor=FEW) is not None:
+                yield TellingCase(f"{name}={size}", long, first=False)
+        none = op.shape_of_sizes({**usual, name: 0})
+        if 0 not in sizes[name] and _cost(op, none) is not None and 0 not in op.output_shape(op.case(none)):
+            yield TellingCase(f"{name}=0", none, first=False)
+
+
+def _cost(op: Declared, shape: Shape, options: Mapping[str, Any] = NO_OPTIONS, factor: int = 1) -> float | None:
+    """Return the elements and operations of a case; None if it is not valid or has too many."""
+    try:
+        op.validate(op.named_dims(shape))
+    except UsageError:
+        return None
+    case = op.case(shape, **options)
+    elements = [math.prod(each) for each in (*op.operands(case), op.output_shape(case))]
+    flops = op.flops(case)
+    if max(elements) > MOST_ELEMENTS * factor or flops > MOST_FLOPS * factor:
+        return None
+    return sum(elements) + flops / 16

@@ -13,13 +13,16 @@ Inputs = tuple[torch.Tensor, ...]
 Part = tuple[slice, ...]
 """A box of the output: one slice with a beginning and an end for each axis."""
 
+UNKNOWN = 1e300
+"""Bound of an element for which a variant predicts nothing."""
+
 
 @dataclass(frozen=True)
 class Variant:
     """The exact result of a mistake in a part of the output.
 
-    mistake: completes "as if ...". value, limit: the part, and the largest allowed error of each element: float64, of
-    the same shape. fitted: a number in the mistake was estimated from the wrong result.
+    mistake: completes "as if ...". value, limit: the part, and the largest allowed error of each element, or UNKNOWN:
+    float64, of the same shape. fitted: a number in the mistake was estimated from the wrong result.
     """
 
     mistake: str

@@ -30,6 +30,7 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
     results = [ranked_cases(run.on_its_device) for run in runs]
     parts = [
         *_with_run_names(runs, failures),
+        *_with_run_names(runs, (_weak(run.entries) for run in runs)),
         *map(_between_runs, comparisons(runs)),
         *_with_run_names(runs, map(_against_vendors, results)),
         *_with_run_names(runs, map(_largest_lead, results)),
@@ -69,6 +70,15 @@ def _agreement(entries: Sequence[Entry]) -> tuple[list[Finding], list[Finding]]:
         f"{number(worst.row.error_ratio, 2)} of its bound ({_name(worst)})."
     )
     return [], [Finding(f"{len(judged)} agree", text)]
+
+
+def _weak(entries: Sequence[Entry]) -> Iterator[Finding]:
+    """The rows whose result says little, even if it is ok."""
+    weak = [entry for entry in entries if entry.row.is_weak]
+    if weak:
+        cases = dict.fromkeys(f"{entry.case_name} ({entry.row.weakness})" for entry in weak)
+        text = f"An ok says little in {len(weak)} of the {len(entries)} rows: {'; '.join(cases)}."
+        yield Finding(f"{len(weak)} weak", text)
 
 
 def _name(entry: Entry) -> str:

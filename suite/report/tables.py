@@ -54,6 +54,7 @@ def _half_width(entry: Entry) -> float | None:
 def _status(entry: Entry) -> str:
     row = entry.row
     marks = [str(row.status)] + (["noisy"] if row.noisy else []) + (["suspect"] if row.suspect else [])
+    marks += ["weak"] if row.is_weak else []
     return ", ".join(marks)
 
 
@@ -78,6 +79,8 @@ ROW_COLUMNS = (
     _field("joules", "joules"),
     _field("gflop_per_joule", "GFLOP/J"),
     _field("error_ratio", "error / bound"),
+    _field("weak_bound", "weak bound"),
+    _field("error_vs_vendor", "error vs vendor"),
     _field("bound_by", "bound by", number=False),
     _field("kernels_run", "kernels", number=False),
     Column("table", "the folder of its table", lambda entry: entry.table, choices=True, if_varied=True),
@@ -86,6 +89,7 @@ ROW_COLUMNS = (
     _field("peer", "peer", number=False, detail=True),
     _field("reason", "reason", number=False, detail=True),
     _field("diagnosis", "diagnosis", number=False, detail=True),
+    _field("weakness", "weakness", number=False, detail=True),
     _field("remarks", "remarks", number=False, detail=True),
     _field("config", "configuration", number=False, detail=True),
     _field("limit", "limit", number=False, detail=True),

@@ -13,7 +13,7 @@ ADDED_COLUMNS = (
     *("killed_from_outside", "kernels_run", "kernel_details", "clock_of_max", "occupancy"),
     *("noisy", "runs", "spread", "vs_best_spread", "compile_cache", "bytes", "flops", "checked"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
-    *("diagnosis", "error_map", "graph_us", "vs_peer", "peer"),
+    *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -45,6 +45,7 @@ WITHOUT_EFFECT = frozenset(
         "quiet",
         "resume",
         "sort",
+        "strict",
         "timeout",
         "wide",
     )

@@ -183,6 +183,12 @@ class Row:
         "device_us of the best public kernel library's row / this row's; empty if none was timed"
     )
     peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
+    weak_bound: float | None = _column("share of elements whose bound is too wide to tell; empty if the bounds tell")
+    weakness: str = _column("why a right result says little: a weak bound, or inputs that change nothing", "")
+    rms: float | None = _column("root mean square error of the checked result")
+    error_vs_vendor: float | None = _column(
+        "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
+    )
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
@@ -207,6 +213,11 @@ class Row:
     def explanation(self) -> str:
         """The reason, and the diagnosis if there is one."""
         return "; ".join(filter(None, (self.reason, self.diagnosis)))
+
+    @property
+    def is_weak(self) -> bool:
+        """True if the row says little though it ran: its bound is weak, or some input or parameter changes nothing."""
+        return bool(self.weakness) and self.status in (Status.OK, Status.WRONG)
 
     @property
     def failed(self) -> bool:

@@ -86,8 +86,9 @@ def one_case(
             raise UsageError("a Case has its dtype, precision, inputs and options; give sizes, or leave these out")
         return case
     dtype, inputs = full_name(dtype or "float32"), inputs or "normal"
-    check_known("inputs", inputs, op.families)
-    check_known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.families[inputs].dtypes)
+    if not op.has_inputs(inputs):
+        check_known("inputs", inputs, op.families)
+    check_known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes)
     text = size_text(op, case)
     shape, *others = op.parse_shapes(text)
     if others:

@@ -12,6 +12,7 @@ from suite.core.text import joined_reasons, one_line
 from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy
 from suite.results.peers import set_vs_peer
 from suite.results.rates import rates
@@ -80,6 +81,9 @@ class DeviceRun:
     def run(self, job: Job, case: Case, progress: CaseProgress) -> list[Row]:
         """The rows of one case, in the order of the job's implementations."""
         rows = self._check_all(job, case, progress)
+        set_error_vs_vendor(rows)
+        if any(row.error_vs_vendor is not None for row in rows):
+            progress.store(rows)
         if self.options.timed:
             agreeing = [row for row in rows if row.status is Status.OK and row.execution is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
@@ -150,6 +154,7 @@ class DeviceRun:
             row, _ = self._check_once(case, implementation)
         if row.status is Status.ERROR and not implementation.is_external:
             self.pool.discard()  # an error on the device can outlive the call that caused it
+        row.weakness = "; ".join(filter(None, (*ops.operation(case).weaknesses, row.weakness)))
         if row.status is Status.OK and self.options.telling:
             self._probe(case, implementation, row)
         return row
@@ -234,6 +239,7 @@ class DeviceRun:
             )
         mark_noisy(rows, self.options.max_noise)
         set_vs_peer(rows)
+        set_error_vs_vendor(rows)
         progress.store(rows)
 
     def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:

@@ -102,7 +102,8 @@ def _check_inputs(selection: Selection, chosen: Sequence[Operation], device: Dev
     if selection.families and selection.sweep:
         raise UsageError("--sweep has random normal inputs, so it takes no --inputs but none")
     names = dict.fromkeys(name for op in chosen for name in op.families)
-    _check_known("--inputs", selection.inputs, [*names, "telling", "all", "none"])
+    families = [name for name in selection.inputs if not any(op.has_inputs(name) for op in chosen)]
+    _check_known("--inputs", families, [*names, "telling", "all", "none"])
     if selection.families and "none" in selection.inputs:
         raise UsageError(
             f"--inputs none runs the default inputs alone; leave out --inputs {' --inputs '.join(selection.families)}"
@@ -228,7 +229,8 @@ def _family_cases(op: Operation, selection: Selection, device: Device, available
     """
     shapes = _shapes(op, selection)
     found: list[Case] = []
-    for name, family in op.families.items():
+    placed = (name for name in selection.inputs if name not in op.families and op.has_inputs(name))
+    for name, family in {**op.families, **{name: op.family(name) for name in placed}}.items():
         cases = op.cases(name, device.type, shapes)
         if not selection.dtypes and any(dtype in DTYPES for dtype in family.dtypes):
             cases = [case for case in cases if case.dtype in DTYPES]

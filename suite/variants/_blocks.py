@@ -21,9 +21,13 @@ def count_were(count: int, noun: str) -> str:
     return f"{count} {noun}s were" if count > 1 else f"{noun} was"
 
 
-def padding_lengths(length: int) -> Iterator[int]:
-    """Yield the numbers of elements that fill `length` up to whole blocks; each once, the smallest first."""
-    yield from sorted({-length % size for size in SIZES} - {0})
+def padding_lengths(length: int, largest: int = SIZES[-1]) -> Iterator[int]:
+    """Yield the numbers of elements that fill `length` up to whole blocks; each once, the smallest first.
+
+    largest: the size of the largest block.
+    """
+    sizes = [*SIZES, *(2**power for power in range(SIZES[-1].bit_length(), largest.bit_length()))]
+    yield from sorted({-length % size for size in sizes} - {0})
 
 
 def spans(length: int, size: int) -> Iterator[slice]:

@@ -10,14 +10,23 @@ import torch
 from suite.problem.variant import Part
 
 
-def read_with_strides(x: torch.Tensor, strides: Sequence[int], part: Part) -> torch.Tensor:
-    """Return a part of an operand read with other strides, float64; NaN outside its memory, as in its guard bands."""
-    flat = torch.empty(0, dtype=x.dtype, device=x.device)
-    flat.set_(x.untyped_storage())  # type: ignore[call-overload]
-    at = torch.tensor(x.storage_offset(), device=x.device)
+def read_with_strides(x: torch.Tensor, strides: Sequence[int], part: Part, shift: int = 0) -> torch.Tensor:
+    """Return a part of an operand read with other strides, float64; NaN outside its memory, as in its guard bands.
+
+    shift: the elements by which the reading begins after the operand's first element.
+    """
+    at = torch.tensor(shift, device=x.device)
     for axis, (piece, stride) in enumerate(zip(part, strides, strict=True)):
         steps = torch.arange(piece.start, piece.stop, device=x.device) * stride
         at = at + steps.view(-1, *[1] * (len(part) - 1 - axis))
+    return read_at(x, at)
+
+
+def read_at(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """Return the numbers at offsets from an operand's first element, float64; NaN outside its memory."""
+    flat = torch.empty(0, dtype=x.dtype, device=x.device)
+    flat.set_(x.untyped_storage())  # type: ignore[call-overload]
+    at = offsets + x.storage_offset()
     inside = (at >= 0) & (at < len(flat))
     return flat[at.clamp(0, len(flat) - 1)].double().masked_fill_(~inside, math.nan)
 

@@ -13,10 +13,13 @@ from suite.numerics.attention import attention_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
+from suite.variants._minus_infinity import MINUS_INFINITY
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MAX_STEPS = 64
 """Largest number of blocks of keys in a simulated loop."""
+HEAD_SIZES = (64, 128)
+"""Head dimensions for which a kernel may be written."""
 MAX_SCORES = 2**22
 """Largest number of scores of a part with variants, over its heads and rows: each variant computes its own scores."""
 
@@ -100,14 +103,7 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
     )
     scales = [float(each) for each in inputs[3:]] or [1.0, 1.0, 1.0]  # float8 only
     right = _scaled(raw, scales)
-    groups = [_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d)]
-    groups += [_masks(right, case, part), _keys(right, case)]
-    if not inputs[3:]:
-        groups.append(_maxima(right))
-        if s_q * s_k <= MAX_SCORES:
-            every = slice(0, s_q)
-            whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
-            groups.append(_across_queries(right, whole, part))
+    groups: list[HeadWeights] = []
     if h_kv > 1:
         others = {f"query head h read key head {name}": place for name, place in _heads(head, h, h_kv).items()}
         groups.append(
@@ -118,6 +114,16 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
             )
             for mistake, place in others.items()
         )
+    groups.append(_masks(right, case, part))
+    groups.append(_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d))
+    if not inputs[3:]:
+        groups.append(_maxima(right))
+        groups.append(_minus_infinity(right))
+        if s_q * s_k <= MAX_SCORES:
+            every = slice(0, s_q)
+            whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
+            groups.append(_across_queries(right, whole, part))
+    groups.append(_keys(right, case))
     groups.append(_blocks(right))
     if not inputs[3:]:  # the bound of float8 is coarser than these
         groups.append(_digits(right, case))
@@ -178,6 +184,7 @@ def _scales(right: Head, scale: float, d: int) -> HeadWeights:
         ("scores were scaled twice" + ("" if given else ", by 1 / D"), scale**2),
         ("scores were multiplied by sqrt(D)", d**0.5),
         *((("sm_scale was 1 / sqrt(D)", d**-0.5), ("sm_scale was 1 / D", 1.0 / d)) if given else ()),
+        *((f"sm_scale was 1 / sqrt({size}), not 1 / sqrt(D)", size**-0.5) for size in HEAD_SIZES if size != d),
         ("2^x stood for e^x", scale * math.log(2.0)),
         ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
     ):
@@ -232,8 +239,23 @@ def _maxima(right: Head) -> HeadWeights:
     single = scores.float()
     yield _shifted("the maximum was not subtracted", right, torch.zeros_like(single[:, :1]))
     yield _shifted("the maximum began at 0", right, single.amax(dim=1, keepdim=True).clamp(min=0.0))
+    shifted = torch.exp(single - single.amax(dim=1, keepdim=True).clamp(min=0.0))
+    total = shifted.sum(dim=1, keepdim=True)
+    weights = torch.where(total > 0.0, shifted / total, 0.0).double().masked_fill(right.unseen, 0.0)
+    yield "the maximum began at 0 and a sum of 0 gave zeros", right, weights
     e = torch.exp(scores - scores.amax(dim=1, keepdim=True)).masked_fill(right.unseen, 0.0)
     yield "it was not divided by the sum of weights", right, e
+
+
+def _minus_infinity(right: Head) -> HeadWeights:
+    """An online softmax without a guard for a first block of keys that score minus infinity."""
+    scores, larger = right.scores.float(), None
+    for size in reversed(SIZES):
+        hidden = (scores[:, :size] == -math.inf).all(dim=1, keepdim=True) & ~right.unseen
+        if size < scores.shape[1] and bool(hidden.any()) and (larger is None or not torch.equal(hidden, larger)):
+            larger = hidden
+            mistake = f"{MINUS_INFINITY.format('query')}, in blocks of at most {size} keys"
+            yield mistake, right, right.weights.masked_fill(hidden, math.nan)
 
 
 def _across_queries(right: Head, whole: Head, part: Part) -> HeadWeights:

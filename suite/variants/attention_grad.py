@@ -11,13 +11,16 @@ import torch
 
 from suite import ops
 from suite.core.integers import cdiv
-from suite.ops.attention_grad import Pairs, Sum, pairs, rounding_variance, sum_over_keys, sums_over_queries
+from suite.numerics.bounds import rounding_variance
+from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded
 
+HEAD_SIZES = (64, 128)
+"""Head dimensions for which a kernel may be written."""
 MAX_SCORES = 2**20
 """Largest number of scores of a part with variants, over its heads: each variant computes its own scores."""
 
@@ -74,10 +77,11 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if not 0 < len(units) * (h // h_kv) * case["S_q"] * case["S_k"] <= MAX_SCORES:
         return
     scale = ops.get("attention_grad").arguments(case).get("sm_scale", case["D"] ** -0.5)
-    whole = len(units) == h_kv * len({batch for batch, _ in units})
+    every = [(batch, head) for batch in sorted({batch for batch, _ in units}) for head in range(h_kv)]
     for mistake in _mistakes(case, scale):
-        if mistake.own is None or whole:
-            yield Variant(mistake.text, *_part_results(inputs, case, part[0], units, mistake, scale))
+        needed = units if mistake.own is None else every
+        if len(needed) * (h // h_kv) * case["S_q"] * case["S_k"] <= MAX_SCORES:
+            yield Variant(mistake.text, *_part_results(inputs, case, part[0], needed, mistake, scale))
 
 
 def _touched(case: Case, part: slice) -> list[tuple[int, int]]:
@@ -160,10 +164,11 @@ def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.T
 
 
 def _mistakes(case: Case, scale: float) -> Iterator[Mistake]:
-    yield from _scales(case, scale)
-    yield from _masks(case)
-    yield from _deltas(case)
     yield from _groups(case)
+    yield from _masks(case)
+    yield from _scales(case, scale)
+    yield from _deltas(case)
+    yield from _features(case)
     yield from _ranges(case)
     yield from _digits(case)
 
@@ -181,9 +186,11 @@ def _scales(case: Case, scale: float) -> Iterator[Mistake]:
     ):
         yield Mistake(text, sums=_times(chosen, factor))
     plain = case["D"] ** -0.5
-    if scale != plain:
-        in_gradients = _times((0, 1), plain / scale)
-        yield Mistake("sm_scale was 1 / sqrt(D)", head=_replaced(scale=plain), sums=in_gradients)
+    others = {"sm_scale was 1 / sqrt(D)": plain}
+    others |= {f"sm_scale was 1 / sqrt({size}), not 1 / sqrt(D)": size**-0.5 for size in HEAD_SIZES}
+    for text, other in others.items():
+        if other != scale:
+            yield Mistake(text, head=_replaced(scale=other), sums=_times((0, 1), other / scale))
     for text, other_scale in (
         ("scores were not scaled", 1.0),
         ("scores were scaled twice", scale**2),
@@ -290,6 +297,23 @@ def _groups(case: Case) -> Iterator[Mistake]:
         yield Mistake("dk and dv were of the first head of each group alone", counted=lambda sums: sums[:1])
         if h_kv > 1:
             yield Mistake("query head h read key head h % H_kv, not h // (H / H_kv)", own=[i % h_kv for i in range(h)])
+
+
+def _features(case: Case) -> Iterator[Mistake]:
+    """Features of q and k that are left out of the scores."""
+    for kept in {size for size in (16, 32, *HEAD_SIZES) if size < case["D"]}:
+        yield Mistake(
+            f"the last {case['D'] - kept} of D were left out of the scores", pairs=_scores_of(kept, case.dtype)
+        )
+
+
+def _scores_of(kept: int, dtype: str) -> Callable[[Head, Pairs], Pairs]:
+    def change(head: Head, right: Pairs) -> Pairs:
+        scores = replace(head, q=head.q[:, :kept], k=head.k[:, :kept]).scores
+        unseen = (scores == -math.inf).all(dim=1, keepdim=True)
+        return _changed(dtype, head, right, p=torch.softmax(scores, dim=1).masked_fill(unseen, 0.0))
+
+    return change
 
 
 def _ranges(case: Case) -> Iterator[Mistake]:

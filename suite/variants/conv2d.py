@@ -36,11 +36,11 @@ class Windows:
         *,
         x: torch.Tensor | None = None,
         weight: torch.Tensor | None = None,
-        begin: int = 0,
+        begin: tuple[int, int] = (0, 0),
         stride: int | None = None,
         filled: str = "constant",
     ) -> Variant:
-        """Return the result with other images, weights or strides, or with windows moved by `begin` to the lower right.
+        """Return the result with other images, weights or strides, or with windows moved by `begin`: down, right.
 
         filled: the padding mode, as `torch.nn.functional.pad` names it.
         """
@@ -50,8 +50,11 @@ class Windows:
         last = tuple(
             (each.stop - 1) * stride + taps for each, taps in zip((rows, columns), weight.shape[1:3], strict=True)
         )
-        after = tuple(max(padding, end + begin - size - padding) for end, size in zip(last, x.shape[1:3], strict=True))
-        border = (padding - begin, after[1], padding - begin, after[0])
+        after = tuple(
+            max(padding, end + moved - size - padding)
+            for end, size, moved in zip(last, x.shape[1:3], begin, strict=True)
+        )
+        border = (padding - begin[1], after[1], padding - begin[0], after[0])
         channels_first = pad(x.permute(0, 3, 1, 2), border, mode=filled).permute(0, 2, 3, 1)
         value, spread = products(channels_first, weight, rows, columns.stop, stride)
         return self.bounded(mistake, value, spread)
@@ -77,14 +80,18 @@ def _places(windows: Windows) -> Iterator[Variant]:
     """Mistakes in the places of windows and taps."""
     stride, padding, (_, R, S, _) = windows.case["stride"], windows.case["padding"], windows.weight.shape
     if padding:
-        yield windows.variant("there was no padding", begin=padding)
+        if padding > 1:
+            yield windows.variant("there was no padding", begin=(padding, padding))
         smallest = min(windows.x.shape[1:3])
         if padding < smallest:
             yield windows.variant("the edge was repeated in the padding", filled="replicate")
             yield windows.variant("the image was mirrored in the padding", filled="reflect")
         yield _wrapped(windows)
-    yield windows.variant("windows began one row and one column late", begin=1)
-    yield windows.variant("windows began one row and one column early", begin=-1)
+    for steps, which in ((1, "late"), (-1, "early")):
+        without = ", as without padding" if steps == padding else ""
+        yield windows.variant(f"windows began one row and one column {which}{without}", begin=(steps, steps))
+        yield windows.variant(f"windows began one row {which}", begin=(steps, 0))
+        yield windows.variant(f"windows began one column {which}", begin=(0, steps))
     if stride > 1:
         yield windows.variant("windows were 1 apart", stride=1)
     for apart in {2, stride} - {1}:

@@ -11,6 +11,7 @@ from suite.ops.softmax import softmax_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
+from suite.variants._minus_infinity import MINUS_INFINITY
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MAX_ELEMENTS = 2**20
@@ -34,6 +35,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     single = torch.exp(x.float())
     plain = (single / single.sum(dim=1, keepdim=True)).double()
     yield variant("the maximum was not subtracted", plain)
+    yield from (variant(mistake, value) for mistake, value in _maxima(x, e / total, highest))
     bare = x.nan_to_num(-math.inf, math.inf, -math.inf)
     yield variant("NaN was taken for minus infinity", torch.softmax(bare, dim=1))
     if inputs[0].numel() <= MAX_ELEMENTS:
@@ -50,6 +52,22 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
             yield variant(
                 f"the sum was not rescaled when the maximum grew, block by block of {size}", _unrescaled(x, size)
             )
+
+
+def _maxima(x: torch.Tensor, right: torch.Tensor, highest: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """A running maximum that begins at 0, or at minus infinity without a guard."""
+    single = torch.exp((x - highest.clamp(min=0.0)).float())
+    total = single.sum(dim=1, keepdim=True)
+    began = "the maximum began at 0"
+    yield began, (single / total).double()
+    yield f"{began} and a sum of 0 gave zeros", torch.where(total > 0.0, single / total, 0.0).double()
+    seen = set()
+    for size in SIZES:
+        hidden = (x[:, :size] == -math.inf).all(dim=1, keepdim=True)
+        rows = tuple(hidden.flatten().tolist())
+        if bool(hidden.any()) and rows not in seen and size < x.shape[1]:
+            seen.add(rows)
+            yield MINUS_INFINITY.format("row"), right.masked_fill(hidden, math.nan)
 
 
 def _digits(x: torch.Tensor, e: torch.Tensor, total: torch.Tensor, case: Case, part: Part) -> Iterator[Variant]:

@@ -40,7 +40,7 @@ def build(
             return BuildReply(covered=False)
     if request.telling != "no":
         with adapter.without_tuning(module):
-            for each in ops.operation(case).telling_cases(case.dtype, case.precision).values():
+            for each in ops.operation(case).telling_cases(case.dtype, case.precision, first=True).values():
                 with suppress(Exception):
                     call(each)
     if device.type == "cuda":

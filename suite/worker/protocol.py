@@ -145,11 +145,14 @@ class CheckReply:
     error_ratio: float | None = None
     max_ulp: float | None = None
     max_rel: float | None = None
+    rms: float | None = None
     deterministic: str = ""
     config: str = ""
     compile_cache: str = ""
     diagnosis: str = ""
     error_map: str = ""
+    weak_bound: float | None = None
+    weakness: str = ""
 
 
 @dataclass(frozen=True)

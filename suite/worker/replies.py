@@ -10,6 +10,7 @@ from suite.worker.protocol import CheckReply, ProbeReply, TimingColumns
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
     from suite.checking.telling_cases import ProbeResult
+    from suite.numerics.weak_bound import WeakBound
     from suite.timing import Timing
 
 
@@ -20,11 +21,24 @@ def probe_reply(result: ProbeResult) -> ProbeReply:
     return ProbeReply(status, result.reason, ", ".join(result.passed), found.text, found.error_map)
 
 
-def checked_reply(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:
-    """The result of a checked call as the columns of a row."""
+def declined_note(result: ProbeResult) -> str:
+    """A sentence about the telling cases that a user's file declined, by its reasons; empty if there are none."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in result.not_covered.items():
+        by_reason.setdefault(reason, []).append(name)
+    parts = [", ".join(names) + f" ({reason})" * bool(reason) for reason, names in by_reason.items()]
+    return f"telling cases that it does not cover: {', '.join(parts)}" if parts else ""
+
+
+def checked_reply(
+    result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str, weak: WeakBound | None
+) -> CheckReply:
+    """The result of a checked call as the columns of a row. weak: why its bound says little."""
     columns = asdict(result)
     columns["status"] = "ok" if columns.pop("agrees") else "wrong"
     columns["reason"] = "; ".join(filter(None, (result.reason, *remarks)))
+    if weak is not None:
+        columns |= {"weak_bound": weak.share, "weakness": f"weak bound: {weak.reason}"}
     return CheckReply(**columns, config=config, compile_cache=compile_cache)
 
 

@@ -41,7 +41,7 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
-from suite.worker.replies import checked_reply, probe_reply, timing_columns
+from suite.worker.replies import checked_reply, declined_note, probe_reply, timing_columns
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 REPORT_PERIOD_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
 
-REPEAT_S, TELLING_REPEAT_S = 0.004, 0.002
-"""Time for which a checked call, and a call on a telling case, is repeated with the same inputs."""
+REPEAT_S, TELLING_REPEAT_S = 0.004, 0.014
+"""Time for which a checked call, and the calls on all telling cases together, are repeated with the same inputs."""
 EXTERNAL_FACTOR = 25
 """Factor on these times for a user's file."""
 
@@ -80,7 +80,7 @@ class Session:
         self._current = Started(None, Phase.STARTING)
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
-        self._telling: dict[tuple[str, str, str, int], Mapping[str, Problem]] = {}
+        self._telling: dict[tuple[str, str, str, int, bool], Mapping[str, Problem]] = {}
         self.external = ExternalPool(device, self._report, fork_server)
 
     def handle(self, request: Request) -> Reply:
@@ -157,7 +157,7 @@ class Session:
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
         config = implementation.configuration(problem.buffers, problem.op.arguments(request.case))
-        return checked_reply(result, (), config, compile_cache)
+        return checked_reply(result, (), config, compile_cache, problem.weak_bound)
 
     def probe(self, request: ProbeRequest) -> ProbeReply:
         """Call one implementation of the tree on telling cases.
@@ -169,50 +169,63 @@ class Session:
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed)
+        problems = self._telling_problems(request.case, request.seed, first=True)
         implementation = self._find(name, request.case)
         self._report(name, Phase.FIRST_CALL)
-        function, adapter = implementation.function(), implementation.adapter
+        adapter = implementation.adapter
         with adapter.without_tuning(implementation.load()):
             result = probe(
-                function,
+                lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
-                TELLING_REPEAT_S,
+                TELLING_REPEAT_S / max(len(problems), 1),
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
         return probe_reply(result)
 
-    def _telling_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
-        """The operation's telling cases in the dtype and precision of `case`. They are kept, with their truths."""
+    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
+        """The operation's telling cases in the dtype and precision of `case`, or those of the suite's implementations.
+
+        Those of the latest dtype and precision are kept, with their truths.
+        """
         from suite import ops
-        from suite.checking.problem import Problem
+        from suite.checking.problem import Problems
 
         key = case.operation, case.dtype, case.precision, seed
-        if key not in self._telling:
-            cases = ops.operation(case).telling_cases(case.dtype, case.precision)
-            self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
-        return self._telling[key]
+        if any(each[:4] != key for each in self._telling):
+            self._telling.clear()
+        if (*key, first) not in self._telling:
+            cases = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
+            self._telling[*key, first] = Problems(cases, seed, self.torch_device)
+        return self._telling[*key, first]
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
         """Call a user's file in its external process, and judge the results here."""
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return checked_reply(
-                *self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
-            )
+            found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
+            return checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
-        """Call a user's file on telling cases in its external process."""
+        """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
+        from suite import frameworks, ops
+        from suite.checking.problem import Problems
+
         self._report(reference.name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed)
-        result = self.external.probe(reference, problems, EXTERNAL_FACTOR * TELLING_REPEAT_S, request.timeout_s)
-        return probe_reply(result)
+        problems = self._telling_problems(request.case, request.seed, first=False)
+        repeat_s = EXTERNAL_FACTOR * TELLING_REPEAT_S / max(len(problems), 1)
+        result = self.external.probe(reference, problems, repeat_s, request.timeout_s)
+        if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
+            cases = ops.operation(request.case).large_cases(request.case.dtype, request.case.precision)
+            large = Problems(cases, request.seed, self.torch_device)
+            result = result.then(self.external.probe(reference, large, 0.0, request.timeout_s))
+        reply = probe_reply(result)
+        return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge their results of some of the rounds."""
@@ -339,7 +352,8 @@ class Session:
 
         self._report(request.implementation, Phase.PREPARING)
         try:
-            return DescribeReply(describe(request, self.torch_device))
+            report = partial(self._report, request.implementation, Phase.PREPARING)
+            return DescribeReply(describe(request, self.torch_device, report))
         except SuiteError as error:
             return Failed(one_line(error), None)
 

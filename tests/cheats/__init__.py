@@ -57,11 +57,11 @@ class Cheat:
     operation: str
     gpu: bool
     kind: str = ""
-    """Of a cheat; empty for a twin."""
+    """The kind of a cheat; empty for a twin."""
     expected: tuple[str, ...] = ()
-    """Of a cheat: the statuses and phrases with which a suite may answer."""
+    """The statuses and phrases with which a suite may answer a cheat."""
     twin_of: str = ""
-    """Of a twin: the cheat that it looks like."""
+    """The cheat that a twin looks like."""
     shape: str = ""
     dtype: str = "float32"
     inputs: str = "normal"
@@ -99,7 +99,7 @@ def twins() -> list[Cheat]:
 
 
 def read(path: Path) -> Cheat:
-    """What one file says of itself. Raises ValueError where something is missing, unknown or not literal."""
+    """Reads the description in a file. Raises ValueError where something is missing, unknown or not literal."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(_header(text) if path.suffix == ".cu" else text)
     about = ast.get_docstring(tree)

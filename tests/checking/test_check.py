@@ -156,7 +156,7 @@ def test_what_the_implementation_raises_passes_through() -> None:
 
 
 def test_a_compiled_function_is_compiled_in_the_checked_call() -> None:
-    """What is checked must be what is timed, not the same function run op by op."""
+    """The check must call the compiled function that is timed, not the same function run operator by operator."""
     compiled: list[int] = []
 
     def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:

@@ -135,7 +135,7 @@ def test_a_mistake_in_a_telling_case_is_named() -> None:
         even = a.shape[1] // 2 * 2
         return a[:, :even] @ b[:even]
 
-    found = probe(matmul, TORCH, odd)
+    found = probe(lambda case: matmul, TORCH, odd)
     assert found.diagnosis.text == "as if the last of K was left out (fits 100%)"
     assert set(found.diagnosis.error_map.partition(" ")[2]) <= {"#", "9", "/"}
 

@@ -91,4 +91,4 @@ def test_tensors_that_are_not_new_results_stay_where_they_are(made: str) -> None
         "in place": lambda: given.add_(1),
         "of another size": lambda: torch.zeros(7),
     }
-    assert not has_bands(TORCH.poisoned(calls[made], [(6,)], "float32", CPU))
+    assert not has_bands(TORCH.poisoned(calls[made], [(6,)], ["float32"], CPU))

@@ -100,7 +100,7 @@ def test_a_result_of_the_wrong_kind_is_wrong(output: torch.Tensor, reason: str) 
     st.sampled_from(("float32", "bfloat16")),
 )
 def test_an_ordinary_piece_is_judged_like_any_other(elements: list[tuple[float, float, float]], dtype: str) -> None:
-    """Where all is finite nothing is looked at element by element, and the verdict is the same."""
+    """A piece with only finite numbers takes the fast path, with the same verdict as element by element."""
     value, off, limit = torch.tensor(elements, dtype=torch.float64).T
     output = (value + off * limit).to(getattr(torch, dtype))
     truth = Truth((slice(0, len(elements)),), value, limit)

@@ -14,7 +14,7 @@ from checked_calls import CPU, JAX, NUMPY, TORCH
 from external_files import external, write
 
 from suite import ops
-from suite.checking.problem import Problem
+from suite.checking.problem import Problem, Problems
 from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
@@ -28,7 +28,7 @@ def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
     if (operation, dtype) not in PROBLEMS:
         op = ops.get(operation)
         cases = op.telling_cases(dtype, op.precisions(dtype)[0])
-        PROBLEMS[operation, dtype] = {name: Problem(case, 0, CPU) for name, case in cases.items()}
+        PROBLEMS[operation, dtype] = Problems(cases, 0, CPU)
     return PROBLEMS[operation, dtype]
 
 
@@ -40,32 +40,43 @@ def session() -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("name", ops.names())
-def test_every_operation_declares_small_cases_with_short_names(name: str) -> None:
+def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> None:
     op = ops.get(name)
-    names = [each.name for each in op.telling]
-    assert 4 <= len(set(names)) == len(names) <= 10
+    names = [each.name for each in op.all_telling]
+    assert 20 <= len(set(names)) == len(names) <= 90
     for dtype in ("float32", "float16", "bfloat16"):
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
-            assert list(cases) == names
-            assert all(math.prod(op.output_shape(case)) <= 2**17 for case in cases.values())
+            assert set(names) - set(cases) <= {"exact_sums"}, "a family of float8"
+            assert all(math.prod(op.output_shape(case)) <= 2**20 for case in cases.values())
             assert all((case.dtype, case.precision) == (dtype, precision) for case in cases.values())
-    assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.telling)
+    assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling)
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(name: str) -> None:
+    op = ops.get(name)
+    shares = [set(op.telling_cases(dtype, op.precisions(dtype)[0], first=True)) for dtype in op.dtypes]
+    assert sum(map(len, shares)) == len(set().union(*shares))
+    assert set().union(*shares) | {"exact_sums"} >= {each.name for each in op.all_telling if each.first}
+    assert sum(map(len, shares)) < 0.6 * len(op.all_telling)
 
 
 def test_float8_has_the_cases_that_it_can_represent() -> None:
     cases = ops.get("matmul").telling_cases("float8_e4m3fn", "fast")
-    assert "odd_k" in cases
+    assert "many_rows" in cases
     assert "infinity" not in cases
 
 
 def test_a_right_function_passes_all() -> None:
-    assert probe(torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
+    assert probe(lambda case: torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
 
 
 def test_the_reason_names_the_first_case_that_is_wrong() -> None:
     called: list[str] = []
-    result = probe(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
+    result = probe(
+        lambda case: lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append
+    )
     assert "largest" in result.passed
     assert result.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
     assert called[-1] == "infinity"
@@ -77,9 +88,10 @@ def test_a_case_that_is_not_covered_is_left_out() -> None:
             raise NotImplementedError("odd K")
         return a @ b
 
-    result = probe(multiply, TORCH, problems("matmul"))
+    result = probe(lambda case: multiply, TORCH, problems("matmul"))
     assert result.reason == ""
-    assert set(problems("matmul")) - set(result.passed) == {"odd_k"}
+    left_out = set(problems("matmul")) - set(result.passed)
+    assert left_out == {name for name in problems("matmul") if problems("matmul")[name].case["K"] % 2}
 
 
 def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
@@ -88,8 +100,9 @@ def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
         raise NotImplementedError
 
     seen: list[bool] = []
-    probe(attention, TORCH, problems("attention"))
-    assert len(seen) == len(problems("attention")) - 1, "all but sm_scale"
+    probe(lambda case: attention, TORCH, problems("attention"))
+    passing = [name for name, each in problems("attention").items() if "sm_scale" in each.op.arguments(each.case)]
+    assert 0 < len(seen) == len(problems("attention")) - len(passing)
 
 
 def test_a_framework_answers_for_its_own_limits() -> None:
@@ -100,11 +113,11 @@ def test_a_framework_answers_for_its_own_limits() -> None:
     def flushes(a: Any, b: Any) -> Any:
         return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
 
-    assert "telling case subnormal" in probe(flushes, TORCH, problems("vector_add")).reason
+    assert "telling case subnormal" in probe(lambda case: flushes, TORCH, problems("vector_add")).reason
 
 
 def refusal(session: Session, cheat: Cheat) -> str:
-    """What a plain run says of a brought file: of its own case, or else of the telling ones; empty if it is right."""
+    """The reason why a plain run refuses a user's file, on its own case or on a telling one; empty if it is right."""
     op, implementation = ops.get(cheat.operation), external(cheat.path, cheat.operation)
     case = op.case(op.parse_shapes(cheat.shape)[0], cheat.dtype)
     reply = session.handle(CheckRequest(case, implementation.reference, 0))
@@ -157,12 +170,57 @@ def test_a_function_of_another_signature_is_an_error_as_before(session: Session,
 
 
 def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> None:
-    text = "def vector_add(a, b):\n    assert a.is_contiguous(), 'no strides'\n    return a + b\n"
-    path = write(tmp_path / "asserts.py", text)
+    text = (
+        "def vector_add(a, b):\n    if not a.is_contiguous():\n        raise KeyError('no strides')\n    return a + b\n"
+    )
+    path = write(tmp_path / "raises.py", text)
     request = ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0)
-    with pytest.raises(RaisedError, match="AssertionError") as raised:
+    with pytest.raises(RaisedError, match="KeyError") as raised:
         session.handle(request)
     failed = session.failed(request, raised.value)
-    assert failed.implementation == "with/asserts"
+    assert failed.implementation == "with/raises"
     assert "no strides" in failed.reason
     assert "in the telling case strided (NotImplementedError says that one is not covered)" in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("refuse", "reason"),
+    [
+        ("assert a.is_contiguous(), 'no strides'", "AssertionError: no strides (declines.py:2)"),
+        ("if not a.is_contiguous(): raise NotImplementedError('strides')", "strides"),
+    ],
+)
+def test_a_telling_case_that_a_file_declines_is_not_covered_and_noted(
+    refuse: str, reason: str, session: Session, tmp_path: Any
+) -> None:
+    path = write(tmp_path / "declines.py", f"def vector_add(a, b):\n    {refuse}\n    return a + b\n")
+    reply = session.handle(ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0))
+    assert isinstance(reply, ProbeReply)
+    assert reply.status == "ok"
+    assert "strided" not in reply.checked.split(", ")
+    assert reply.reason.startswith("telling cases that it does not cover: ")
+    assert reply.reason.endswith(f"({reason})")
+    assert "strided" in reply.reason
+
+
+def test_an_assertion_in_another_call_is_an_error(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "asserts.py", "def vector_add(a, b):\n    assert len(a) == 0\n    return a + b\n")
+    with pytest.raises(RaisedError, match="AssertionError"):
+        session.handle(CheckRequest(ops.get("vector_add").case((64,)), external(path).reference, 0))
+
+
+def test_an_option_with_its_default_is_left_out_for_a_function_without_it(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "two.py", "def matmul(a, b):\n    return a @ b\n")
+    op, reference = ops.get("matmul"), external(path, "matmul").reference
+    plain = session.handle(CheckRequest(op.case((16, 16, 16)), reference, 0))
+    other = session.handle(CheckRequest(op.case((16, 16, 16), precision="tf32"), reference, 0))
+    assert isinstance(plain, CheckReply)
+    assert isinstance(other, CheckReply)
+    assert (plain.status, other.status) == ("ok", "unsupported")
+    assert other.reason.startswith("has no parameter for precision='tf32': matmul(a, b, ")
+
+
+def test_an_argument_without_a_default_is_always_passed(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "no_eps.py", "def rms_norm(x, weight):\n    return x * weight\n")
+    with pytest.raises(RaisedError, match=r"TypeError.*eps"):
+        session.handle(CheckRequest(ops.get("rms_norm").case((4, 8)), external(path, "rms_norm").reference, 0))

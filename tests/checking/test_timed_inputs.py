@@ -139,7 +139,7 @@ class Kernels:
 
 
 def judged(*names: str) -> dict[str, str]:
-    """What is found wrong with these kernels after 20 rounds."""
+    """The faults found in these kernels after 20 rounds, by name."""
     at = problem()
     kernels, timed = Kernels(at), inputs_of(at, *names)
     for _ in range(20):

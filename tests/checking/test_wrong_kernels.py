@@ -39,7 +39,7 @@ def run(entry: Entry, mistake: str, device: str) -> CheckResult:
 
 
 def said(entry: Entry) -> str:
-    """What the diagnosis has to begin with; empty for one that is to name nothing."""
+    """The expected beginning of the diagnosis; empty if it must name nothing."""
     return (diagnoses.SAID | diagnoses.GPU).get(entry.name, diagnoses.NONE)
 
 

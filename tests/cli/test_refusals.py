@@ -21,6 +21,10 @@ REFUSED = {
     "precision-of-dtype": (["--op", "matmul", "--dtype", "float16", "--precision", "tf32"], "no case left: matmul"),
     "precision-of-op": (["--op", "sigmoid", "--precision", "tf32"], "no case left: sigmoid has no tf32"),
     "dimension-missing": (["--op", "matmul", "--shape", "M=16,N=16"], "missing K; matmul takes e.g. M=512,N=512,K=512"),
+    "option-as-dimension": (
+        ["--op", "sum", "--shape", "M=N=axis=1"],
+        "axis is an option, not a dimension; give --axis",
+    ),
     "dimension-unknown": (["--op", "matmul", "--shape", "M=16,N=16,Q=16"], "unknown dimension 'Q'; matmul has M, N, K"),
     "dimension-negative": (["--op", "matmul", "--shape", "M=16,N=16,K=-4"], "K=-4 must be at least 0"),
     "dimension-text": (["--op", "matmul", "--shape", "M=16,N=16,K=big"], "K='big' is not a whole number"),
@@ -39,7 +43,10 @@ REFUSED = {
         "--profile ncu: needs an NVIDIA GPU",
     ),
     "repeat": (["--op", "matmul", "--no-time", "--repeat", "3"], "--repeat 3: --no-time times nothing"),
-    "nothing": ([], "compare takes one of --op, --reference FILE and --kernelbench FILE: got none; e.g. --op matmul"),
+    "nothing": (
+        [],
+        "compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: got none; e.g. --op matmul",
+    ),
     "two operations": (["--op", "matmul", "--reference", "r.py"], "got --op and --reference"),
     "no reference": (["--reference", "r.py"], "--reference r.py: there is no such file"),
     "heads": (["--op", "attention", "--shape", "B=1,H=3,H_kv=2,S_q=4,S_k=4,D=64"], "H=3 must be a multiple of H_kv=2"),

@@ -1,4 +1,4 @@
-"""Where results go by default."""
+"""The default folder of results."""
 
 from __future__ import annotations
 

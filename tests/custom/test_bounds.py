@@ -1,4 +1,4 @@
-"""What the bound of a user's reference accepts and refuses."""
+"""The bound of a user's reference accepts right results and refuses wrong ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 from custom_files import CPU, HEAD, operation, verdict
 
+from suite.checking.problem import Problem
 from suite.core.errors import SuiteError
 from suite.numerics.bounds import student_deviations
 
@@ -166,3 +167,61 @@ def test_the_deviations_of_few_runs_are_those_of_student() -> None:
     assert student_deviations(1, 10**6) == pytest.approx(4.89, abs=0.01)  # of a normal distribution
     assert 10.0 < student_deviations(2**16, 32) < 10.5
     assert math.isfinite(student_deviations(2**31, 16))
+
+
+IN_PLACE = {
+    "x *= 3.3": ("y = x * 1.5\n    y.mul_(3.3)\n    return y", lambda x: x * 0.0),
+    "out += x": ("out = torch.relu(x * 1.1)\n    out += x\n    return out", lambda x: torch.relu(x * 1.1)),
+    "out": ("y = x * 1.1\n    torch.add(y, 3.0, out=y)\n    return y", lambda x: x * 1.1),
+    "a view": ("y = x * 1.1\n    y[0] *= 3.0\n    return y", lambda x: x * 1.1),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_operation_in_place_widens_no_bound(name: str, tmp_path: Path) -> None:
+    lines, wrong = IN_PLACE[name]
+    op = operation(tmp_path, HEAD + f"shapes = ['M=8,N=50']\ndef reference(x: Float[Tensor, 'M N']):\n    {lines}\n")
+    case = op.case((8, 50), "float32")
+    inputs = op.make_inputs(case, 0, CPU)
+    (truth,) = op.truth(inputs, case)
+    assert float(truth.limit.max()) < 1e-5 * float(truth.value.abs().max())
+    assert not verdict(op, case, wrong(*inputs), inputs).agrees
+
+
+def test_a_model_that_changes_its_state_has_the_same_in_every_run(tmp_path: Path) -> None:
+    text = (
+        "import torch\nn = 8\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('seen', torch.ones(1))\n    def forward(self, x):\n"
+        "        self.seen.mul_(1.5)\n        return x * self.seen\n"
+        "def get_inputs():\n    return [torch.rand(n)]\ndef get_init_inputs():\n    return []\n"
+    )
+    op = operation(tmp_path, text, "counts", "kernelbench")
+    case = op.default_cases("cpu")[0]
+    (truth,) = op.truth(op.make_inputs(case, 0, CPU), case)
+    assert float(truth.limit.max()) < 1e-5
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_16_bits_may_round_its_weights(causal: bool, tmp_path: Path) -> None:
+    shapes = ", ".join(f"{name}: Float[Tensor, '2 T 16']" for name in "qkv")
+    text = f"shapes = ['T=33']\ndef reference({shapes}):\n    return F.scaled_dot_product_attention(q, k, v"
+    op = operation(tmp_path, HEAD + f"import torch.nn.functional as F\n{text}, is_causal={causal})\n")
+    case = op.case((33,), "bfloat16")
+    q, k, v = inputs = op.make_inputs(case, 0, CPU)
+    scores = (q.float() @ k.float().mT) / 4.0
+    if causal:
+        scores = scores.masked_fill(torch.ones(33, 33).triu(1) > 0, -math.inf)
+    e = torch.exp(scores - scores.amax(-1, keepdim=True))
+    right = ((e.bfloat16().float() @ v.float()) / e.sum(-1, keepdim=True)).bfloat16()
+    assert verdict(op, case, right, inputs).error_ratio < 0.7
+    small = (torch.softmax(scores, -1).to(torch.float8_e4m3fn).float() @ v.float()).bfloat16()
+    assert not verdict(op, case, small, inputs).agrees
+
+
+def test_a_weak_bound_is_known_to_all_copies_of_a_problem(tmp_path: Path) -> None:
+    op = operation(tmp_path, SOFTMAX + "tolerance = 9.0\n")
+    problem = Problem(op.case((8, 400), "float32"), 0, CPU)
+    assert problem.weak_bound is None
+    list(problem.with_buffers(lambda size: torch.empty(size, dtype=torch.uint8)).truth(0))
+    assert problem.weak_bound is not None
+    assert problem.weak_bound.reason.endswith("zeros would pass")

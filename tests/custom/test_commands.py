@@ -75,3 +75,60 @@ def test_shapes_of_a_model_are_refused(
     arguments = ["--reference", "r.py", "--shapes-from", shapes, "--device", "cpu", "--out", tmp_path / "out"]
     assert call(monkeypatch, "compare", *arguments) == 2
     assert "a model's shapes are of the suite's operations, and --reference has its own" in capsys.readouterr().err
+
+
+SEVERAL = {
+    "several.py": """
+import torch
+
+dtypes = "float32"
+mutates = ["out"]
+
+
+def inputs(case):
+    return [{"x": torch.randn(16), "i": torch.randint(0, 9, (16,))}, torch.empty(16)]
+
+
+def reference(d, out):
+    out[...] = d["x"] * 2
+    return d["x"] > 0, d["i"] + 1
+""",
+    "by_torch.py": "def several(d, out):\n    out.copy_(d['x'] + d['x'])\n    return [d['x'] > 0, d['i'] + 1]\n",
+    "by_jax.py": "framework = 'jax'\ndef several(d, out):\n    return d['x'] > 0, d['i'] + 1, d['x'] * 2\n",
+    "off.py": "def several(d, out):\n    return d['x'] > 0, d['i'] + (d['i'] > 7), d['x'] * 2\n",
+}
+
+
+@pytest.mark.slow(seconds=25)
+def test_several_results_of_nested_inputs_come_from_processes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in SEVERAL.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    kernels = [each for name in list(SEVERAL)[1:] for each in ("--with", tmp_path / name)]
+    arguments = ["--reference", tmp_path / "several.py", *kernels, "--device", "cpu", "--no-time", "--json", "--quiet"]
+    assert call(monkeypatch, "compare", *arguments, "--out", tmp_path / "out") == 1
+    rows = {row["implementation"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    found = {name: rows[name]["status"] for name in ("torch", "with/by_torch", "with/by_jax", "with/off")}
+    assert found == {"torch": "ok", "with/by_torch": "ok", "with/by_jax": "ok", "with/off": "wrong"}
+    assert "value: at result 1[" in rows["with/off"]["reason"]
+
+
+def test_what_an_ok_does_not_say_is_told_and_strict_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shifted.py"
+    path.write_text(
+        HEAD + "shapes = ['N=40']\ndtypes = 'float32'\ntolerance = 3.0\n"
+        "def reference(x: Float[Tensor, 'N'], y: Float[Tensor, 'N']):\n    return x * 1.5\n"
+    )
+    arguments = ["--reference", path, "--device", "cpu", "--no-time", "--json", "--quiet", "--out", tmp_path / "out"]
+    assert call(monkeypatch, "compare", *arguments, "--strict") == 1
+    output = capsys.readouterr()
+    assert "shifted: the result does not depend on the input y: an ok says nothing about it" in output.err
+    row, compiled = json.loads(output.out)["rows"]
+    assert (row["status"], row["weak_bound"]) == ("ok", 1.0)
+    assert row["weakness"].startswith("the result does not depend on the input y; weak bound: 100% of the elements ")
+    assert row["weakness"].endswith("zeros would pass")
+    assert (compiled["status"], compiled["weakness"]) == ("unsupported", "")
+    assert call(monkeypatch, "compare", *arguments, "--resume") == 0

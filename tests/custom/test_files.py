@@ -145,11 +145,13 @@ REFUSED = {
     "shapes": (SCALED.replace('"M=4,N=6"', "4"), "shapes must be texts such as"),
     "size": (SCALED.replace('"M=4,N=6"', '"M=4"'), "missing N"),
     "dtypes": (SCALED + "dtypes = 'float64'\n", "dtypes must be of float32, float16, bfloat16; got 'float64'"),
-    "two results": (SCALED.replace("return x *", "return x, x *"), "must be one tensor or array; got a tuple of 2"),
-    "integers": (SCALED.replace("return x *", "return torch.argmax(x, 1) #"), "only floating-point results"),
     "tolerance": (SCALED + "tolerance = 'small'\n", "tolerance must be a number, a pair"),
-    "no inputs": ("def inputs(case):\n    return [1]\ndef reference(x):\n    return x\n", "have no tensor or array"),
-    "lists": ("def inputs(case):\n    return [[1]]\ndef reference(x):\n    return x\n", r"numbers or texts; got \[1\]"),
+    "sets": ("def inputs(case):\n    return [{1}]\ndef reference(x):\n    return x\n", "numbers or texts, .*; got set"),
+    "numbers": (
+        SCALED.replace("return x *", "return 1.5, x #"),
+        r"alone or in tuples and dicts; got tuple of 2 \(float,",
+    ),
+    "float4": (SCALED.replace("return x *", "return x.view(torch.float4_e2m1fn_x2) #"), "which cannot be judged"),
 }
 
 

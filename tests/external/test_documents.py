@@ -22,6 +22,7 @@ from validation import readme_table
 
 FIRST, DOCUMENT = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("first_kernel.md", "own_kernels.md"))
 TEMPLATES, _, RULES = DOCUMENT.partition("## A .py file")
+RULES, _, PUBLIC = RULES.partition("## Public kernels")
 
 
 PUBLISHED = {case[0] for case in readme_table.CASES}
@@ -90,6 +91,15 @@ def test_the_printed_reason_is_that_of_the_naive_kernel() -> None:
     found = suite.check(names["sigmoid"], "sigmoid", (1_000_000,), dtype="float16", device="cpu")
     assert found.reason in " ".join(FIRST.split())
     assert f" {found.error_ratio:.3g}  1\n" in FIRST
+
+
+def test_the_lines_for_public_kernels_are_few() -> None:
+    python, cuda = blocks("python", PUBLIC), blocks("cuda", PUBLIC)
+    assert len(python) + len(cuda) == PUBLIC.count("```") / 2
+    assert all(len([line for line in each.splitlines() if line.strip()]) <= 5 for each in python)
+    assert all(each.count(";") <= 9 for each in cuda)
+    for each in python:
+        ast.parse(each)
 
 
 def test_the_documents_say_that_the_file_runs_with_the_users_rights() -> None:

@@ -1,4 +1,4 @@
-"""What running a user's file shows: its errors with their line, and its side effects, which are undone."""
+"""A run of a user's file shows its errors with their line, and its side effects, which are undone."""
 
 from __future__ import annotations
 

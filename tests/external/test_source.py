@@ -1,4 +1,4 @@
-"""What reading a user's file shows, before anything runs."""
+"""Facts that are read from a user's file before anything runs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from suite.timing.cupti_records import RECORD
 RecordTuple = tuple[int, int, int, str, bool, int, tuple[int, int, int], tuple[int, int, int], int, int]
 """The fields of RECORD."""
 GRID, BLOCK, REGISTERS, SHARED_BYTES = (132, 2, 1), (128, 1, 1), 168, 4096
-"""Of every kernel."""
+"""Grid, block, registers and shared memory of every kernel."""
 
 
 class FakeCuptiError(Exception):

@@ -47,3 +47,19 @@ def test_a_framework_whose_cache_others_can_write_to_does_not_run(
     assert _caches.fault({"TRITON_CACHE_DIR": "triton"}) is None
     (tmp_path / "cache" / "kernel-suite").chmod(0o770)
     assert "can be written by other users (mode 0770)" in (_caches.fault({"TRITON_CACHE_DIR": "triton"}) or "")
+
+
+def test_every_framework_names_the_same_remedy_for_an_unusable_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for variable in ("TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("cuda_ref.build.compiler.missing", lambda device_type: None)
+    gpu = Device("cuda", 0, "NVIDIA H200", (9, 0))
+    reasons = {adapter(name).missing(gpu) for name in ("triton", "jax", "torch", "cuda")}
+    remedy = "set XDG_CACHE_HOME to a folder of your own"
+    assert reasons == {f"build cache {tmp_path / 'file' / 'kernel-suite'}: Not a directory; {remedy}"}

@@ -1,4 +1,4 @@
-"""What an adapter does to later calls: forgets what is kept of them, and captures them into a CUDA graph."""
+"""An adapter forgets what is kept for later calls, and captures calls into a CUDA graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether XLA's programs came from its cache, as rows record it."""
+"""Rows record whether XLA's programs came from its cache."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ def test_uninitialised_tensors_hold_nan_and_large_odd_integers() -> None:
         assert not bool(torch.zeros(3).any())
         return floats
 
-    assert TORCH.poisoned(allocate, [(3,)], "float32", CPU)
+    assert TORCH.poisoned(allocate, [(3,)], ["float32"], CPU)
 
 
 def test_uninitialised_numpy_arrays_hold_nan() -> None:
     def allocate() -> Any:
         return np.empty(3), np.empty_like(np.zeros((2, 2), np.float16)), np.empty(3, np.int32), np.zeros(2)
 
-    floats, half, integers, zeros = NUMPY.poisoned(allocate, [(3,)], "float32", CPU)
+    floats, half, integers, zeros = NUMPY.poisoned(allocate, [(3,)], ["float32"], CPU)
     assert np.isnan(floats).all()
     assert np.isnan(half).all()
     assert (integers == np.iinfo(np.int32).max).all()
@@ -60,9 +60,9 @@ def test_an_element_that_is_not_written_is_refused(adapter: Adapter) -> None:
 def test_a_tensor_subclass_that_torch_cannot_make_under_poison_is_made_without() -> None:
     from torch.nn.attention.bias import causal_lower_right
 
-    assert TORCH.poisoned(lambda: causal_lower_right(3, 5), [(3,)], "float32", CPU) is not None
+    assert TORCH.poisoned(lambda: causal_lower_right(3, 5), [(3,)], ["float32"], CPU) is not None
     with pytest.raises(RuntimeError, match="something else"):
-        TORCH.poisoned(lambda: (_ for _ in ()).throw(RuntimeError("something else")), [(3,)], "float32", CPU)
+        TORCH.poisoned(lambda: (_ for _ in ()).throw(RuntimeError("something else")), [(3,)], ["float32"], CPU)
 
 
 def test_poison_ends_with_the_call() -> None:

@@ -25,6 +25,13 @@ LLAMA = {
     "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "torch_dtype": "bfloat16",
 }  # fmt: skip
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": None}
+EXPERTS = {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+DEEPSEEK = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "num_hidden_layers": 61, "n_routed_experts": 256,
+    "n_shared_experts": 1, "num_experts_per_tok": 8, "q_lora_rank": 1536, "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+}  # fmt: skip
 CPU = Device("cpu", name="CPU")
 
 
@@ -78,12 +85,75 @@ def test_gpt2(tmp_path: Path) -> None:
         ({"model_type": "phi3"}, "gate and up", "M=2048,N=28672,K=4096,layout=nt"),
         ({"model_type": "gemma", "head_dim": 256}, "query", "M=2048,N=8192,K=4096,layout=nt"),
         ({"model_type": "gpt_neox", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
+        ({"model_type": "gemma2", "head_dim": 256}, "norms", "M=2048,N=4096"),
+        ({"model_type": "gemma3_text", "head_dim": 64}, "query norm", "M=65536,N=64"),
+        ({"model_type": "olmo2", "num_key_value_heads": 4}, "key norm", "M=2048,N=512"),
+        ({"model_type": "bert"}, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128"),
+        ({"model_type": "vit", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
+        ({"model_type": "qwen3_moe", **EXPERTS}, "experts' gate, up", "M=128,N=768,K=4096,layout=nt"),
+        ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}, "router",
+         "M=2048,N=8,K=4096,layout=nt"),
+        ({"model_type": "gpt_oss", "num_local_experts": 32, "experts_per_token": 4}, "experts' gate and up",
+         "M=256,N=28672,K=4096"),
         ({"model_type": "opt", "ffn_dim": 512, "intermediate_size": None}, "up", "M=2048,N=512,K=4096,layout=nt"),
     ],
     ids=str,
 )  # fmt: skip
 def test_families(tmp_path: Path, changes: dict[str, Any], part: str, case: str) -> None:
     assert summary(of(tmp_path, {**LLAMA, **changes}))[part][2] == case
+
+
+def test_experts_are_as_many_products_as_are_used(tmp_path: Path) -> None:
+    config = {**LLAMA, "model_type": "qwen3_moe", **EXPERTS}
+    assert summary(of(tmp_path, config))["experts' down"] == (128, "matmul", "M=128,N=4096,K=768,layout=nt")
+    one = summary(of(tmp_path, config, 1, 1024, 1))
+    assert one["experts' gate, up"] == (16, "matmul", "M=1,N=768,K=4096,layout=nt")
+    with pytest.raises(UsageError, match="9 experts a token of 8"):
+        of(tmp_path, {**config, "num_experts": 8, "num_experts_per_tok": 9})
+
+
+def test_deepseek(tmp_path: Path) -> None:
+    found = summary(of(tmp_path, DEEPSEEK))
+    assert found == {
+        "norms": (2, "rms_norm", "M=2048,N=7168"),
+        "query norm": (1, "rms_norm", "M=2048,N=1536"),
+        "key norm": (1, "rms_norm", "M=2048,N=512"),
+        "query, narrow": (1, "matmul", "M=2048,N=1536,K=7168,layout=nt"),
+        "query": (1, "matmul", "M=2048,N=24576,K=1536,layout=nt"),
+        "key and value, narrow": (1, "matmul", "M=2048,N=576,K=7168,layout=nt"),
+        "key and value": (1, "matmul", "M=2048,N=32768,K=512,layout=nt"),
+        "attention": (1, "attention", "B=2,H=128,H_kv=128,S_q=1024,S_k=1024,D=192,causal"),
+        "output": (1, "matmul", "M=2048,N=7168,K=16384,layout=nt"),
+        "router": (1, "matmul", "M=2048,N=256,K=7168,layout=nt"),
+        "experts' gate, up": (512, "matmul", "M=64,N=2048,K=7168,layout=nt"),
+        "experts' down": (256, "matmul", "M=64,N=7168,K=2048,layout=nt"),
+        "shared experts' gate, up": (2, "matmul", "M=2048,N=2048,K=7168,layout=nt"),
+        "shared experts' down": (1, "matmul", "M=2048,N=7168,K=2048,layout=nt"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "cases"),
+    [
+        (
+            {"model_type": "t5", "d_model": 512, "num_heads": 6, "d_kv": 64, "d_ff": 1024, "num_layers": 8,
+             "feed_forward_proj": "gated-gelu"},
+            {"query": "M=2048,N=384,K=512,layout=nt", "gate, up": "M=2048,N=1024,K=512,layout=nt",
+             "attention": "B=2,H=6,H_kv=6,S_q=1024,S_k=1024,D=64"},
+        ),
+        (
+            {"model_type": "whisper", "d_model": 384, "encoder_attention_heads": 6, "encoder_ffn_dim": 1536,
+             "encoder_layers": 4},
+            {"up": "M=2048,N=1536,K=384,layout=nt", "norms": "M=2048,N=384"},
+        ),
+    ],
+)  # fmt: skip
+def test_encoders(tmp_path: Path, config: dict[str, Any], cases: dict[str, str]) -> None:
+    found = summary(of(tmp_path, config))
+    parts = {part: case for names, (_, _, case) in found.items() for part in [names, *names.split(", ")]}
+    assert {part: parts[part] for part in cases} == cases
+    with pytest.raises(UsageError, match="is an encoder, all tokens are new"):
+        of(tmp_path, config, 1, 1024, 1)
 
 
 def test_the_language_model_of_a_larger_one(tmp_path: Path) -> None:
@@ -101,7 +171,7 @@ def test_decoding_has_one_query_and_no_mask(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_case_is_one_that_the_operation_makes(tmp_path: Path, kind: str) -> None:
     """A report finds the rows of a shape by the text of its case."""
-    found = from_document(json.loads(of(tmp_path, {**LLAMA, "model_type": kind}, 1, 8, 8).text()))
+    found = from_document(json.loads(of(tmp_path, {**DEEPSEEK, **LLAMA, "model_type": kind}, 1, 8, 8).text()))
     jobs = plan(Selection(tuple(found.operations), dtypes=("float32",), workload=found), CPU)
     cases = {(case.operation, case.label) for job in jobs for case in job.cases}
     assert cases == {(each.operation, each.case) for each in found.shapes}

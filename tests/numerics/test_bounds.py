@@ -1,4 +1,4 @@
-"""What the bounds of all operations share: deviations, false alarms, roundings."""
+"""The parts that the bounds of all operations share: deviations, false alarms, roundings."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ def problem(case: Case, device: torch.device) -> Problem:
 
 
 def complaint(implementation: Implementation, case: Case, where: Device) -> str:
-    """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through.
+    """The fault of the implementation on this case; empty if there is none. `NotImplementedError` passes through.
 
-    An interpreter is slow, and what further calls show (work on other streams, races, repeated launches) does not arise
-    in it.
+    An interpreter is slow, and has none of the faults that further calls show: work on other streams, races, repeated
+    launches.
     """
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
@@ -91,7 +91,7 @@ def one_at_a_time() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known to be wrong is not to be explained here."""
+    """Shortens diagnoses: the faults that are known here need no explanation."""
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.02)
 
 

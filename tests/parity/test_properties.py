@@ -111,7 +111,7 @@ def check_agreement(
     native = [implementation.adapter.to_native(x) for x in inputs]
     call = partial(function, *native, **op.arguments(case))
     try:
-        result = implementation.adapter.poisoned(call, op.output_shapes(case), op.output_dtype(case), device)
+        result = implementation.adapter.poisoned(call, op.output_shapes(case), op.output_dtypes(case), device)
     except NotImplementedError:
         event("refused")
         return

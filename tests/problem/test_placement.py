@@ -1,4 +1,4 @@
-"""Where operands are in memory: strides, alignment, repeated elements, NaN around them."""
+"""The placement of operands in memory: strides, alignment, repeated elements, NaN around them."""
 
 from __future__ import annotations
 

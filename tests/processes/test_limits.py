@@ -1,4 +1,4 @@
-"""How long a worker may be silent in each phase."""
+"""The time that a worker may be silent in each phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What /proc says of a process and of those that it has started."""
+"""A process and the processes that it has started, read from /proc."""
 
 from __future__ import annotations
 

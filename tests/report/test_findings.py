@@ -50,6 +50,13 @@ def test_the_first_failure_has_its_diagnosis(tmp_path: Path) -> None:
     assert sentences(tmp_path, [*square(), wrong])[0].endswith(": as if b was read transposed (fits 100%).")
 
 
+def test_rows_that_say_little_are_listed(tmp_path: Path) -> None:
+    weak = row("numpy", weakness="weak bound: zeros would pass", weak_bound=1.0)
+    assert sentences(tmp_path, [*square(), weak])[0] == (
+        "An ok says little in 1 of the 7 rows: matmul M=1024,N=1024,K=1024 bfloat16 (weak bound: zeros would pass)."
+    )
+
+
 def test_agreement_names_the_largest_error(tmp_path: Path) -> None:
     rows = [*square(), row("numpy", 0.1, error_ratio=0.93)]
     found = sentences(tmp_path, rows)

@@ -232,6 +232,7 @@ def test_without_times_nothing_is_said_of_all_cases() -> None:
         ("M=4096,N=4096,K=4096", "M=N=K=4096"),
         ("B=4,H=16,H_kv=16,S_q=8,S_k=8,D=64,causal", "B=4,H=H_kv=16,S_q=S_k=8,D=64,causal"),
         ("M=1,N=2,K=1,layout=nt,inputs=nan", "M=1,N=2,K=1,layout=nt,inputs=nan"),
+        ("M=1,N=1,axis=1", "M=N=1,axis=1"),
     ],
 )
 def test_neighbours_of_the_same_size_share_it(case: str, short: str) -> None:

@@ -1,4 +1,4 @@
-"""Who broke a timed run: on scripts of which implementations may be timed together."""
+"""The search for the implementation that broke a timed run, on scripts of the sets that can be timed together."""
 
 from __future__ import annotations
 

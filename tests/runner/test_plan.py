@@ -92,9 +92,10 @@ def test_float8_comes_by_name_in_its_own_precisions_and_layout() -> None:
 
 def test_all_inputs_are_those_that_the_device_can_hold() -> None:
     families = ops.get("sigmoid").families
-    assert {case.inputs for case in cases("sigmoid", inputs=("all",))} == families.keys() - {"huge"}
+    telling = {each.inputs for each in ops.get("sigmoid").all_telling}
+    assert {case.inputs for case in cases("sigmoid", inputs=("all",))} == (families.keys() | telling) - {"huge"}
     everything = cases("sigmoid", inputs=("all",), device=GPU)
-    assert {case.inputs for case in everything} == set(families)
+    assert {case.inputs for case in everything} == families.keys() | telling
     fitting = cases("sigmoid", inputs=("all",), device=GPU, available_bytes=2**32)
     assert 0 < len(fitting) < len(everything)
     assert "huge" not in {case.inputs for case in fitting}
@@ -103,11 +104,20 @@ def test_all_inputs_are_those_that_the_device_can_hold() -> None:
 def test_telling_cases_are_rows_where_they_are_asked_for_and_part_of_all() -> None:
     op = ops.get("matmul")
     found = cases("matmul", inputs=("telling",))
-    assert found[: len(op.telling)] == list(op.telling_cases("float32", "ieee").values())
-    assert len(found) == len(op.telling) * 4, "float32 in two arithmetics, float16, bfloat16"
+    assert found[: len(op.all_telling) - 1] == list(op.telling_cases("float32", "ieee").values())
+    assert len(found) == (len(op.all_telling) - 1) * 4, "float32 in two arithmetics, float16, bfloat16"
     assert set(found) <= set(cases("matmul", inputs=("all",)))
     float8 = cases("matmul", inputs=("telling",), dtypes=FLOAT8)
     assert {case.precision for case in float8} == {"promoted", "fast"}
+
+
+def test_inputs_may_be_layouts_and_several_families_at_once() -> None:
+    found = cases("layer_norm", inputs=("eps+stepped/dense/misaligned",), shapes=("M=9,N=33",))
+    assert {case.label for case in found} == {"M=9,N=33,inputs=eps+stepped/dense/misaligned"}
+    assert {case.dtype for case in found} == set(DTYPES)
+    assert [case.dims for case in cases("sum", inputs=("transposed+nan",))]
+    with pytest.raises(UsageError, match="--inputs: unknown 'nan\\+sideways'"):
+        cases("sum", inputs=("nan+sideways",))
 
 
 def test_rows_need_them_unless_inputs_are_asked_for() -> None:

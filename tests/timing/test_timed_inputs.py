@@ -1,4 +1,4 @@
-"""When the inputs of timed calls change and results are kept, on a device in simulated time."""
+"""The order of timed calls, changes of their inputs and kept results, on a device in simulated time."""
 
 from __future__ import annotations
 

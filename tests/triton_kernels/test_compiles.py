@@ -1,4 +1,4 @@
-"""What the compiler makes of the Triton and Gluon kernels, for GPUs that need not be present."""
+"""The machine code that the compiler makes of the Triton and Gluon kernels, for GPUs that need not be present."""
 
 from __future__ import annotations
 

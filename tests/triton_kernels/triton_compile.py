@@ -202,7 +202,7 @@ def contents(cubin: bytes) -> dict[str, Any]:
 
 
 def disassembled(cubin: bytes) -> dict[str, Any]:
-    """What `contents` returns, from nvdisasm."""
+    """The result of `contents`, from nvdisasm."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

@@ -48,15 +48,15 @@ def test_a_ratio_below_its_target_is_bold() -> None:
 
 
 def test_the_best_line_is_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [row("torch/cudnn", 100.0, 1.0, vendor=True), row("triton", 125.0, 0.8), row("cuda/wgmma", 80.0, 1.25)]
+    rows = [row("torch/cudnn", 100.0, 1.0, vendor=True), row("triton/gluon", 125.0, 0.8), row("cuda/auto", 80.0, 1.25)]
     found = {targets.name(FULL, False): {each.implementation: each for each in rows}}
     monkeypatch.setattr(targets, "measured", lambda _: found)
     ((cells, met, asked),) = targets.lines("attention", targets.forward_targets)
     assert cells[:2] == ["D=128 S=4096 B=4 H=16", "100.0"]
-    assert dict(zip((*targets.OURS, "best"), cells[2:7], strict=True)) == {
-        "triton": "**0.800** (0.85)",
-        "triton/gluon": "",
-        "cuda/wgmma": "1.250 (1.08)",
+    assert dict(zip((*targets.OURS["attention"], "best"), cells[2:7], strict=True)) == {
+        targets.TRITON: "",
+        "triton/gluon": "**0.800** (1.08)",
+        "cuda/auto": "1.250 (1.08)",
         "jax/pallas": "",
         "best": "1.250",
     }
@@ -66,7 +66,7 @@ def test_the_best_line_is_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_drawn_shapes_are_told_by_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = targets.drawn(True)[:2]
     ratios = dict(zip(shapes, (0.5, 2.0), strict=True))
-    found = {targets.name(s, False): {"triton": row("triton", 1.0, r, case=s)} for s, r in ratios.items()}
+    found = {targets.name(s, False): {"triton/gluon": row("triton/gluon", 1.0, r, case=s)} for s, r in ratios.items()}
     monkeypatch.setattr(targets, "measured", lambda _: found)
     assert next(targets.summary("attention")).startswith(
         "- Drawn shapes: best of ours 1.000 in the geometric mean of 2"

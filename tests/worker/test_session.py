@@ -62,7 +62,7 @@ def test_what_a_call_needs_is_built_without_judging_it(session: Session, started
     assert started == [Started("torch", Phase.PREPARING), Started("torch", Phase.FIRST_CALL)]
     started.clear()
     assert session.handle(BuildRequest(CASE, "torch", 0, "only")) == BuildReply(covered=True)
-    assert len(started) == 2 * len(ops.get("vector_add").telling_cases("float32", "ieee"))
+    assert len(started) == 2 * len(ops.get("vector_add").telling_cases("float32", "ieee", first=True))
     uncovered = ops.get("matmul").case((32, 32, 32), "float32", "ieee")
     assert session.handle(BuildRequest(uncovered, "cuda/mma", 0)) == BuildReply(covered=False)
     assert session.problem is None
@@ -116,7 +116,7 @@ NOT_FROM_A_WORKER = {
     *("operation", "case", "dtype", "precision", "implementation", "execution", "device", "vendor", "versions", "seed"),
     *("of_limit", "limit", "gb_per_s", "tflops", "gflop_per_joule", "program_us", "program_pinned_us"),
     *("compile_s", "compile_warm_s", "timed", "compiled", "suspect", "killed_from_outside", "noisy"),
-    *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer"),
+    *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer", "error_vs_vendor"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""

@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong, in one line; the kind of refusal, which begins the verdict's reason; the case that exposes it."""
+    """One mistake. about: one line. verdict: first words of the refusal's reason. The rest: a case that exposes it."""
 
     about: str
     verdict: str

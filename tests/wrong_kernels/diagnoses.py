@@ -1,7 +1,7 @@
-"""What the diagnosis says of the gallery's wrong kernels: the mistake, which begins the text after `as if`.
+"""The diagnoses of the gallery's wrong kernels: each is the mistake with which the text after `as if` begins.
 
-A mistake that is not here is refused for something else than its values. NONE: no variant of the truth explains it.
-GPU: those of the kernels that run on a GPU only.
+A mistake without an entry is refused for another reason than its values. NONE: no variant of the truth explains it.
+GPU: the mistakes of kernels that run only on a GPU.
 """
 
 NONE = ""
@@ -15,7 +15,7 @@ SAID = {
     "jax-attention-heads_tiled": "query head h read key head h % H_kv, not h // (H / H_kv)",
     "jax-attention-masked_after_softmax": "hidden keys counted in the denominator",
     "jax-attention-masked_by_a_number": "a query that sees no key gave the mean of V",
-    "jax-attention-no_maximum": "the maximum was not subtracted",
+    "jax-attention-no_maximum": NONE,
     "jax-attention-probabilities_in_float16": "probabilities were rounded to float16",
     "numpy-attention-maximum_over_queries": "the maximum was of the queries of a key",
     "numpy-attention-one_maximum_for_all": "the largest of all scores was subtracted",
@@ -49,7 +49,7 @@ SAID = {
     "torch-attention_grad-last_key_block_dropped": "the last 8 keys were left out (",
     "torch-attention_grad-last_query_block_dropped": "the last query was left out of dk and dv",
     "torch-attention_grad-mask_off_by_one": "a query saw the key after its own",
-    "torch-attention_grad-maximum_not_subtracted": "the maximum was not subtracted",
+    "torch-attention_grad-maximum_not_subtracted": NONE,
     "torch-attention_grad-one_head_of_the_group": "dk and dv were of the last head of each group alone",
     "torch-attention_grad-scale_ignored": "sm_scale was 1 / sqrt(D)",
     "torch-attention_grad-swapped": "dk and dv were exchanged",
@@ -58,7 +58,7 @@ SAID = {
     "torch-conv2d-h_and_w_exchanged": "rows and columns of x were exchanged",
     "torch-conv2d-last_channel_block_dropped": "the last 4 channels were left out",
     "torch-conv2d-last_row_of_taps_dropped": "the last row of taps was left out",
-    "torch-conv2d-padding_off_by_one": "there was no padding",
+    "torch-conv2d-padding_off_by_one": "windows began one row and one column late, as without padding",
     "torch-conv2d-read_as_channels_first": "x was read as (N, C, H, W)",
     "torch-conv2d-rows_wrap_around": "columns in the padding were those of the rows beside",
     "torch-conv2d-stride_ignored": "windows were 1 apart",
@@ -169,7 +169,7 @@ SAID = {
     "torch-multi_head_attention-last_head_dropped": "the last head was left out",
     "torch-multi_head_attention-mask_left_out": "positions saw later ones",
     "torch-multi_head_attention-mask_off_by_one": "positions saw the one after them",
-    "torch-multi_head_attention-maximum_not_subtracted": "the maximum was not subtracted",
+    "torch-multi_head_attention-maximum_not_subtracted": NONE,
     "torch-multi_head_attention-not_scaled": "scores were not scaled",
     "torch-multi_head_attention-output_sums_in_bfloat16": NONE,
     "torch-multi_head_attention-parts_interleaved": "w_qkv was read as q, k and v of one head after the other",
@@ -190,7 +190,7 @@ SAID = {
     "torch-rms_norm-no_weight": "the weight was left out",
     "torch-rms_norm-rounded_before_the_weight": "x * scale was rounded to bfloat16 before the weight",
     "torch-rms_norm-squares_in_16_bits": "squares and their sum were rounded to bfloat16",
-    "torch-rms_norm-squares_overflow": "squares were rounded to float16 or squares and their sum were",
+    "torch-rms_norm-squares_overflow": "the whole result was left 0",
     "torch-rms_norm-statistics_of_the_whole": "the mean was of the whole",
     "torch-rms_norm-sum_for_mean": "the sum stood for the mean",
     "cuda-sigmoid-exponential_in_float16": "exp(-x) was rounded to float16",
@@ -213,7 +213,7 @@ SAID = {
     "torch-softmax-last_column_not_summed": "the last column was missing in the sum",
     "torch-softmax-maximum_of_all_rows": "the maximum of the whole was subtracted",
     "torch-softmax-nan_ignored": "NaN was taken for minus infinity",
-    "torch-softmax-no_maximum": "the maximum was not subtracted",
+    "torch-softmax-no_maximum": NONE,
     "torch-softmax-over_columns": "the sum was of columns",
     "torch-softmax-sum_in_16_bits": "the sum was rounded to bfloat16",
     "triton-softmax-last_row_not_computed": "[8:9, 0:136] was never written",
@@ -224,7 +224,7 @@ SAID = {
     "numpy-sum-zero_for_infinity": "infinities were replaced by 0 or NaN and infinities were replaced by 0",
     "torch-sum-magnitudes": "magnitudes were added",
     "torch-sum-mean": "the sum was divided by the number of columns",
-    "torch-sum-nan_left_out": "NaN was taken for 0, infinity for the largest number or NaN was left out",
+    "torch-sum-nan_left_out": "NaN was taken for 0, infinity for the largest number",
     "torch-sum-sum_in_16_bits": "the sum so far was rounded to bfloat16 after every 8 elements",
     "torch-sum-sum_in_float16": "elements and the sum were rounded to float16",
     "cuda-vector_add-added_to_old_output": "the whole result was never written",

@@ -39,6 +39,6 @@ def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., R
 
 @cache
 def _prepare() -> None:
-    """Makes room for one kernel per shape. Compiles in this process, so that no worker processes stay behind."""
+    """Raises the limit of compiled shapes to 256. Compiles in this process, so that no worker processes stay behind."""
     torch._dynamo.config.recompile_limit = 256
     torch._inductor.config.compile_threads = 1

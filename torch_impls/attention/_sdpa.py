@@ -83,7 +83,7 @@ def unfused_in_float32(q: Tensor) -> Iterator[None]:
 
 @contextmanager
 def sums_in_float32(x: Tensor) -> Iterator[None]:
-    """Context in which PyTorch multiplies tensors like x as they are, and adds the products only in float32.
+    """Context in which PyTorch multiplies tensors like x in their own dtype, and adds the products only in float32.
 
     On a GPU cuBLAS may otherwise add parts of a sum in 16 bits. The settings are restored.
     """
@@ -113,7 +113,7 @@ def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
 def gradients(
     attend: Callable[[Tensor, Tensor, Tensor], Tensor], q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dq, dk, dv) of `attend` by autograd, contiguous. `attend` does not get the first queries that see no key."""
+    """(dq, dk, dv) of `attend` by autograd, contiguous. The first queries, if they see no key, are not passed to it."""
     blind = max(0, q.shape[2] - k.shape[2]) if causal else 0
     if q.numel() == 0 or k.numel() == 0:
         return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)

@@ -29,7 +29,7 @@ def attention(
 
     float32, float16 or bfloat16; H a multiple of H_kv (PyTorch repeats k and v); `sm_scale` defaults to 1 / sqrt(D).
     Everything is float32, products included: PyTorch widens 16-bit inputs for these kernels, unless it may reduce in
-    16 bits, and rounds the output once. Both settings and the choice of kernel are made for the call and restored.
+    16 bits, and rounds the output once. Both settings and the choice of kernel are restored after the call.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
     query that sees none gives zeros.

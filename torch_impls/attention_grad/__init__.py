@@ -31,13 +31,12 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
     Dtypes: float32, float16 or bfloat16. H is a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). 16-bit dtypes on
-    a
-    GPU use fused kernels: the products of the inputs have float32 sums; probabilities and their gradients are rounded
+    a GPU use fused kernels: the products of the inputs have float32 sums; probabilities and their gradients are rounded
     to 16 bits before the other products. All other cases use the unfused kernels in float32, because PyTorch's fused
     kernel for CPUs adds in the dtype of the inputs.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
-    query that sees none has no gradient. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
+    query that sees none has gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
     copied first, because the fused kernels do not check this.
 
     Raises ValueError for other shapes and dtypes, and for different devices.

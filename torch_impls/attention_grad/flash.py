@@ -25,8 +25,8 @@ def attention_grad(
     float16 and bfloat16, D a multiple of 8 up to 256. Scores, softmax and sums are float32; dq is added by atomic
     operations, so its last bits differ from call to call. H a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D).
 
-    With `causal` query i sees the keys j <= i + S_k - S_q. This is the kernel's own mask, but its wrapper refuses
-    S_q != S_k, so the kernel is called directly. A query that sees no key has no gradient.
+    With `causal` query i sees the keys j <= i + S_k - S_q, by the kernel's own mask. The kernel is called directly,
+    because its wrapper refuses S_q != S_k. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes and for different devices, NotImplementedError with PyTorch's reasons
     for cases that the kernel refuses.

@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid by torch: three products of cuBLAS, elementwise kernels between."""
+"""The gradients of a linear layer with a sigmoid by torch: cuBLAS computes three products, torch's kernels the rest."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def copy_matrix(x: Tensor, y: Tensor) -> None:
 
 
 def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
-    """Allocates contiguous memory for x and its padding: as it lies in memory, and as a view in x's dimension order."""
+    """Allocates memory for x and its padding. Returns it as a contiguous tensor, and viewed in x's dimension order."""
     sizes = [triton.cdiv(size, vector) * vector for size in x.shape]
     transposed = x.stride(0) < x.stride(1)
     y = torch.empty(sizes[::-1] if transposed else sizes, dtype=x.dtype, device=x.device)
@@ -100,7 +100,7 @@ def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
 
 
 def _copied(x: Tensor, y: Tensor) -> tuple[Any, ...]:
-    """Arguments of pad_block. The kernel copies bits, because zero has the same bits in all types."""
+    """Arguments of pad_block. Elements are copied as integers, because zero has the same bits in all types."""
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]
     return x.view(bits), y.view(bits), *x.shape, *x.stride(), *y.shape
 

@@ -22,7 +22,7 @@ def sigmoid_float32(x):
     exp(-x) = 2**k * exp(f), |f| <= ln(2) / 2 (Cody and Waite); ln(2) is split so that k * (its high part) is exact.
     Both terms of the denominator carry a factor of 2**-32: exp(-x) alone overflows where the result is not yet 0.
     """
-    # Products with -1.0 become sign bits of operands; Triton 3.6 compiles -x as 0 - x, an instruction of its own.
+    # A product with -1.0 becomes the sign bit of an operand; Triton 3.6 compiles -x as 0 - x, one more instruction.
     x = tl.clamp(x, -104.0, 30.0, propagate_nan=tl.PropagateNan.ALL)  # beyond: 0 or 1
     shifted = tl.fma(x, -1.4426950216293335, 12582912.0)  # 1.5 * 2**23: rounds to k, which is left in the low bits
     k = shifted - 12582912.0
@@ -36,7 +36,7 @@ def sigmoid_float32(x):
     scale = ((shifted.to(tl.int32, bitcast=True) << 23) + ((127 - 32) << 23)).to(tl.float32, bitcast=True)
     e = tl.fma(scale, p, scale)  # 2**-32 * exp(-x)
 
-    # One Newton step with the residual of the unrounded denominator. Only the last product can be subnormal.
+    # A Newton step with the residual of the unrounded denominator. Only the last product can be subnormal.
     r = reciprocal(e + 2.0**-32)
     residual = tl.fma(e * -1.0, r, tl.fma(r, -(2.0**-32), 1.0))
     return tl.fma(r, residual, r) * 2.0**-32

@@ -119,7 +119,7 @@ class Autotuner(TritonAutotuner):
         return False
 
     def _bench(self, *args: Any, config: triton.Config, **meta: Any) -> Any:
-        """Times one configuration. One from another version of Triton may fail; its times are then infinite."""
+        """Times one configuration. Times are infinite if it fails, as one from another version of Triton may."""
         try:
             return super()._bench(*args, config=config, **meta)
         except Exception:
@@ -141,7 +141,7 @@ class Autotuner(TritonAutotuner):
             return None
 
     def _choices(self, key: Key, candidates: Sequence[triton.Config]) -> Any:
-        """Triton's cache for this question, of this source, device and version, among these candidates."""
+        """Triton's cache entry for this question. Its key has the source, device, version of Triton and candidates."""
         values, dtypes = named(self, key)
         of = [
             _tuned.version(),
@@ -169,7 +169,7 @@ class Autotuner(TritonAutotuner):
 
 
 def named(kernel: TritonAutotuner, key: Key) -> tuple[dict[str, Scalar], tuple[str, ...]]:
-    """A key as values by name, and dtypes. Values other than JSON scalars become text: `gl.float16` is `fp16`."""
+    """Splits a key into values by name, and dtypes. Values other than JSON scalars become text, such as `fp16`."""
     values = dict(zip(kernel.keys, key, strict=False))
     return {n: v if isinstance(v, Scalar) else str(v) for n, v in values.items()}, key[len(values) :]
 

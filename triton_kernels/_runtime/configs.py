@@ -21,7 +21,7 @@ class Device(NamedTuple):
 
 
 INTERPRETED = Device(8, 1000.0, 1e6)
-"""Stands for the device of CPU tensors, in the interpreter."""
+"""Properties assumed for CPU tensors, in the interpreter."""
 
 
 def device(x: Tensor) -> Device:
@@ -64,8 +64,8 @@ def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Confi
 
 
 def columns_that_suit(configs: list[triton.Config], K: int) -> list[triton.Config]:
-    """Keeps configurations that cover K with at most 1.5 times the fewest columns. Of these, drops those with less than
-    half the columns of the widest."""
+    """Keeps configurations whose tiles cover K columns with at most 1.5 times the fewest columns. Of these, drops tiles
+    with less than half the columns of the widest."""
     columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
     fewest = min(columns.values())
     suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]

@@ -5,7 +5,7 @@ folder's `arguments.py`, which refuses what its framework does not cover. Errors
 what was given: `matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
 
 This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
-cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. So it imports no framework.
+cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. Therefore it imports no framework.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def check_add(operation: str, a: Array, b: Array, *, ndim: int) -> tuple[int, ..
 
 
 def check_elementwise(operation: str, x: Array) -> None:
-    """Checks an array of any shape, whose elements are computed each by itself."""
+    """Checks the operand of an elementwise operation, of any shape."""
     _check_arrays(operation, {"x": x})
 
 
 def check_rows(operation: str, x: Array) -> tuple[int, ...]:
-    """Checks a matrix whose rows are computed each by itself. Returns M and N."""
+    """Checks the matrix of an operation on rows. Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
     _check_arrays(operation, {"x": x})
     return shape
 
 
 def check_norm(operation: str, x: Array, **vectors: Array) -> tuple[int, ...]:
-    """Checks a matrix, and vectors (N,) that its rows are multiplied by or added to. Returns M and N."""
+    """Checks the matrix of a normalization, and its weight and bias vectors (N,). Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
     for name, vector in vectors.items():
         _check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
@@ -119,7 +119,7 @@ def check_attention(
     Args:
         q: (B, H, S_q, D).
         k, v: (B, H_kv, S_k, D), H a multiple of H_kv.
-        scales: where the kernel takes float8, those of q, k and v: float32 of shape () for float8, else None.
+        scales: of q, k and v, if the kernel takes float8: float32 of shape () for float8, else None.
 
     Returns:
         B, H, H_kv, S_q, S_k and D.
@@ -216,9 +216,9 @@ def _check_dims(operation: str, name: str, x: Array, symbols: tuple[str, ...]) -
 def _check_shape(
     operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], name: str, x: Array, expected: tuple[Any, ...]
 ) -> None:
-    """Checks that x has the expected shape, in which a symbol stands for any size.
+    """Checks that x has the expected shape; a symbol in it stands for any size.
 
-    `given` is what the expected shape follows from: an argument's name, shape and symbols.
+    given: name, shape and symbols of the argument that determines the expected shape.
     """
     shape = x.shape
     if shape == expected:
@@ -242,12 +242,12 @@ def _check_arrays(
     precision: str | None = None,
     float8: bool = False,
 ) -> None:
-    """Checks that all arrays have the dtype and the device of the first, and its precision and scales.
+    """Checks that all arrays have the dtype and the device of the first one. Checks its dtype, precision and scales.
 
     Args:
         operation: for the errors.
         arrays: the operands, by name.
-        scales: float32 of shape () for float8, else None, by name.
+        scales: by name; float32 of shape () for float8, else None.
         precision: None where the operation has none.
         float8: whether float8 is allowed.
     """
@@ -278,10 +278,10 @@ def _check_arrays(
 
 
 def _name(dtype: Any) -> str:
-    """`float32`, of any framework's dtype."""
+    """Returns the name of a dtype of any framework, such as `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def _text(sizes: Collection[int | str]) -> str:
-    """`(M, K)`, `(64, N)`, `(N,)`."""
+    """Formats sizes as `(M, K)`, `(64, N)` or `(N,)`."""
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"

@@ -12,7 +12,7 @@ INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 w
 
 
 class _Language:
-    """Stands in for a function whose globals are all modules that the interpreter patches."""
+    """Passed to the interpreter in place of a function: its globals are all modules that the interpreter patches."""
 
     __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
@@ -20,8 +20,8 @@ class _Language:
 def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Callable[[Any], Any]:
     """A faster version of the interpreter's function that patches triton.language.
 
-    The interpreter calls it for each launch, and again for each function that a kernel calls. Each time it searches the
-    modules for what to patch, which takes a third of a small launch. This version searches once per process.
+    The interpreter calls the function for each launch, and for each function that a kernel calls. Each call searches
+    the modules for names to patch, which takes a third of a small launch. This version searches once per process.
 
     Args:
         patch: takes a function, patches the modules among its globals, and returns a scope that restores them.
@@ -79,7 +79,12 @@ def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if INTERPRET:
+    import numpy as np
     from triton.runtime import interpreter
+
+    # tl.maximum and tl.minimum without propagate_nan return the other operand for NaN, as on a GPU.
+    interpreter.InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
+    interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)

@@ -32,9 +32,9 @@ from .operator import operator
 LIMIT = 512
 """Largest number of plans per thread. The oldest one is dropped first."""
 ALIGNMENT = 16
-"""Bytes. Compilers and launchers depend on addresses only through whether they are multiples of this."""
+"""In bytes. Compilers and launchers distinguish addresses only by whether they are multiples of this."""
 MATCHERS = 4
-"""Largest number of matchers per plan. A matcher holds for the torch modes, such as no_grad, of its creation."""
+"""Largest number of matchers per plan. A matcher is valid in the torch modes, such as no_grad, of its creation."""
 PLAIN = (Tensor, torch.nn.Parameter)
 ALLOCATORS = frozenset(
     getattr(torch.ops.aten, name) for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
@@ -56,7 +56,7 @@ current_stream: Callable[[int], int] = getattr(
 
 
 class NotRepeatable(Exception):  # noqa: N818
-    """The call must always run as it is written."""
+    """The launch of a call cannot be repeated: the call must always run as it is written."""
 
 
 class Plan:
@@ -308,7 +308,7 @@ def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor,
 
 
 def _are_apart(tensors: Sequence[Tensor]) -> bool:
-    """True if the tensors of a call have different addresses."""
+    """True if all tensors of a call have different addresses."""
     return len({x.data_ptr() for x in tensors}) == len(tensors)
 
 

@@ -21,7 +21,7 @@ from triton_kernels._runtime.repeat import repeatable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LAUNCHING = threading.RLock()
-"""Held during a launch, because Triton's autotuner stores the arguments of a launch in itself."""
+"""Lock held during a launch, because Triton's autotuner keeps the arguments of the launch in its attributes."""
 _thread = threading.local()  # devices: indices of the GPUs whose context has been current in this thread
 
 
@@ -50,8 +50,8 @@ def _other_device(device: torch.device) -> Iterator[None]:
 def make_context_current(index: int) -> None:
     """Makes the context of a GPU current. A new thread has none, and TMA descriptors need one before the launch.
 
-    It calls the driver, because torch.cuda.set_device does nothing if the index does not change, and because the calls
-    of the runtime with this effect are not allowed inside a CUDA graph capture. Raises: RuntimeError.
+    Calls the driver, because torch.cuda.set_device does nothing if the index does not change, and because the runtime's
+    functions with this effect are not allowed inside a CUDA graph capture. Raises: RuntimeError.
     """
     driver = ctypes.CDLL("libcuda.so.1")
     context, device, current = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int(-1)

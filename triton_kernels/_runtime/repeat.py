@@ -2,7 +2,7 @@
 
 The parameters of a kernel follow its signature: numbers, addresses, and for each tensor descriptor a TMA descriptor
 with the sizes and strides. Two scratch buffers come last; few kernels here use the first. The driver reports the size
-of each parameter. If the sizes differ from this layout, as in another version of Triton, Triton launches the
+of each parameter. If the sizes differ from this layout, as in another version of Triton, Triton launches the kernel.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def driver() -> ctypes.CDLL:
 
 
 class TensorMaps:
-    """The TMA descriptors of one argument, by address. Everything else about the argument is fixed."""
+    """The TMA descriptors of one argument, by address. Sizes, strides and block shape of the argument are fixed."""
 
     def __init__(self, descriptor: Any, metadata: Mapping[str, Any]) -> None:
         from triton.backends.nvidia.driver import make_tensordesc_arg

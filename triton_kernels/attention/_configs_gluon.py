@@ -9,10 +9,10 @@ ROWS = 64
 OUT_COLUMNS = 64
 """Columns of the output that one TMA store writes: 128 bytes, a swizzled row of shared memory."""
 STEP_OF_THREE = 1.32
-"""Time of a step with three consumers over that with two, for D = 64 without a mask (docs/lab/attention_gluon.md)."""
+"""Time of a step with three consumers relative to two, for D = 64 without a mask (docs/lab/attention_gluon.md)."""
 TILE_COST = 2.0
-"""Cost of a tile besides its blocks of keys (first loads, first softmax, epilogue), as a number of blocks. Fitted to
-the times of causal cases from S = 512 to 8192."""
+"""Fixed cost of a tile (first loads, first softmax, epilogue), in units of a block of keys. Fitted to the times of
+causal cases from S = 512 to 8192."""
 GROUP_BYTES = 2**24
 """Bytes of keys and values of the heads that run together: a third of an H200's L2 cache."""
 GROUP_WAVES = 8
@@ -20,7 +20,7 @@ GROUP_WAVES = 8
 
 
 class Config(NamedTuple):
-    """How a launch divides the work. The fields are compile-time constants of the kernel."""
+    """The division of the work of a launch. The fields are compile-time constants of the kernel."""
 
     CONSUMERS: int
     """Warpgroups of ROWS queries: 2 with 240 registers per thread, or 3 with 160."""
@@ -47,8 +47,8 @@ def configuration(D: int, causal: bool, heads: int, S_q: int, processors: int) -
     """The configuration for `heads` heads of S_q queries on a GPU of `processors` multiprocessors.
 
     Two consumers hold the scores of 128 keys (64 for D = 256) in registers beside the output. At D = 64 softmax is the
-    limit, and a third consumer hides more of it. A mask takes registers that three consumers do not have. Three
-    consumers are faster only if their larger tiles do not need more waves.
+    limit, and a third consumer hides more of it. With a mask three consumers would spill registers. Three consumers are
+    faster only if their larger tiles do not need more waves.
     """
     if D == 128:
         return HEAD_128

@@ -76,8 +76,8 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that a search of several minutes times beyond the short list.
 
-    All whose output and scores take at most 160 registers per thread (64 for float32), and whose stages of
-    keys and values fit into shared memory.
+    Output and scores take at most 160 registers per thread (64 for float32), and the stages of keys and values fit into
+    shared memory.
     """
     q, D = args["q_ptr"], constants["D"]
     ieee = q.dtype == torch.float32
@@ -96,7 +96,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any], constants: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that pad the rows to over twice the least, and tiles that are needlessly small."""
+    """Drops tiles that pad to over twice the fewest rows, and tiles with less than half the rows of the largest."""
     rows = args["S_q"] * constants["G"]
     padded = {config: triton.cdiv(rows, b := config.kwargs["BLOCK_M"]) * b for config in configs}
     configs = [config for config in configs if padded[config] <= 2 * min(padded.values())]

@@ -106,7 +106,7 @@ def store_statistics(out, lse, grad, sizes, b, h, start_m):
 def attend_by_key(memory, strides, grad, sizes, b, h, start_m, qk_scale, D: gl.constexpr):
     """Computes and stores ROWS rows of one head, with a causal mask, one key at a time.
 
-    Hidden keys are left out instead of weighted by 0. Few rows at a time need few registers.
+    Hidden keys are left out instead of weighted by 0. Rows are computed a few at a time, to save registers.
     """
     q_ptr, k_ptr, v_ptr, out_ptr = memory
     _, _, _, stride_ob, stride_oh, stride_om = grad

@@ -13,7 +13,7 @@ from triton_kernels.attention._configs_gluon import TILE_COST
 
 Sizes = tuple[int, int, int, int, int, int, int]
 captured: dict[tuple[Sizes, torch.device], Tensor] = {}
-"""Tables whose addresses CUDA graphs hold. They are never freed, since a graph may run at any time."""
+"""Tables whose addresses are captured in CUDA graphs. They are never freed, since a graph may run at any time."""
 
 
 def tile_lists(

@@ -63,8 +63,8 @@ def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
 
 @triton.jit
 def in_registers(q, D: tl.constexpr):
-    """q (rows, D) of 16 bits, exactly, in registers: times the identity, since tl.dot reads loaded operands from shared
-    memory."""
+    """Copies q (rows, D) of 16 bits to registers, by an exact product with the identity; tl.dot would read a loaded
+    operand from shared memory."""
     if INTERPRET:
         return q
     else:
@@ -94,11 +94,11 @@ def visible_keys(
 
 @triton.jit
 def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
-    """Stores scale acc / l_i in the rows below `count`, or nothing if a mask is used and one is NaN: then returns True.
+    """Stores scale acc / l_i in the rows below `count`. If CAUSAL and a result is NaN, stores nothing and returns True.
 
-    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. The caller then
-    computes the tile again without the hidden keys.
-    A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
+    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. The caller
+    therefore computes a tile with a NaN again, without the hidden keys.
+    A row without visible keys is 0. A row whose visible keys all score -inf is 0 / 0, NaN.
     """
     l_i = tl.sum(l_i, 1) if len(l_i.shape) == 2 else l_i
     nans = tl.max(tl.max(((acc != acc) & (rows[:, None] < count)).to(tl.int32), 1), 0) if CAUSAL else 0
@@ -109,7 +109,7 @@ def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.cons
 
 @triton.jit
 def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
-    """Weights exp2(score - maximum) of a block's keys; acc and l_i, rescaled, l_i with these keys; the new maximum.
+    """Returns the weights exp2(score - maximum) of a block's keys, rescaled acc, l_i with these keys, the new maximum.
 
     qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
     l_i (BLOCK_M), or (BLOCK_M, COLUMNS): sums of every eighth key, each in one thread.
@@ -200,7 +200,7 @@ def recompute_by_key(
 ):  # fmt: skip
     """Computes and stores rows start_m to start_m + BLOCK_M of one key head, one key at a time. Query i sees i + shift.
 
-    Hidden keys are left out instead of weighted by 0. Few rows at a time need few registers.
+    Hidden keys are left out instead of weighted by 0. Rows are computed a few at a time, to save registers.
     """
     ROWS: tl.constexpr = 16
     offs_d = tl.arange(0, D).to(tl.int64)

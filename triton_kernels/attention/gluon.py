@@ -106,7 +106,7 @@ def step(
     before = (count - 1) % STAGES
     mbarrier.wait(k_full.index(stage), count // STAGES & 1)
     if PINGPONG:
-        # A tile has one step less than blocks, and both consumers make all of them.
+        # A tile takes one step fewer than it has blocks of keys. Both consumers take all steps.
         passed = count - turn - 1
         mbarrier.wait(turns.index(consumer), (passed & 1) ^ (1 if consumer == 0 else 0))
     s = gl.zeros([ROWS, BLOCK_N], gl.float32, SCORES)
@@ -124,9 +124,9 @@ def step(
         if masked:
             s = hide(s, last_key - start_n)
     weights, factor, m_i, l_i = weigh(s, m_i, l_i, qk_scale, LATE_SUM)
-    # This barrier is complete, but ptxas moves nothing across its loop: without it, the wait comes before the softmax.
+    # The barrier has already completed. Its loop keeps ptxas from moving the wait for the product before the softmax.
     mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-    # As operands of the wait, p keeps its registers until then, and the new weights are converted before.
+    # p and weights are operands of the wait: p keeps its registers until then, and weights are converted before it.
     weights = gl.convert_layout(weights.to(k_smem.dtype), p.type.layout)
     acc, p, weights = hopper.warpgroup_mma_wait(0, deps=(acc, p, weights))
     mbarrier.arrive(v_empty.index(before))

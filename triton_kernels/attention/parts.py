@@ -26,7 +26,7 @@ OPTIONS = {"num_warps": 4, "num_stages": 4}
 BLOCK_BYTES = 2**14  # size of a block of keys
 RESIDENT = 2  # programs that fit into the shared memory of a multiprocessor
 STEP_US = 0.5  # least time of a block of keys and values
-START_US = 1.5  # time of a program beyond its blocks
+START_US = 1.5  # time of a program besides its blocks
 ADDING_US = 3.0  # time of the second kernel
 BYTES_PER_US = 4.4e6  # bandwidth of device memory
 PARTS_TOGETHER = 32  # parts that the second kernel loads at a time
@@ -136,8 +136,8 @@ def add_parts_kernel(
 def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors: int) -> tuple[int, int]:
     """Number of parts of the keys, and keys per part, a multiple of BLOCK_N. It depends on sizes alone.
 
-    Minimizes the predicted time of the multiprocessor with the most programs: it has its share of the memory bandwidth,
-    or less if its programs, RESIDENT at a time, wait for their blocks.
+    Minimizes the predicted time of the multiprocessor with the most programs. Its bandwidth is its share of the memory
+    bandwidth, or less if its programs, RESIDENT at a time, wait for their blocks.
     Args: programs: their number with a single part. block_bytes: bytes of a block of keys plus a block of values.
     """
     steps = triton.cdiv(S_k, BLOCK_N)
@@ -154,7 +154,7 @@ def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors
 
 
 class Division(NamedTuple):
-    """How a call is divided into tiles, blocks of keys and parts."""
+    """The division of a call into tiles, blocks of keys and parts."""
 
     BLOCK_M: int
     """Rows of a tile: queries of all query heads of one key head."""

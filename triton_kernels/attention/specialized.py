@@ -52,7 +52,7 @@ def attend_tile(
     b, h = head // H, head % H
     h_kv = h // G
     start_m = tile * BLOCK_M
-    # Nothing else may use this sum of offsets: for the second warpgroup the compiler adds half a tile to all its uses.
+    # No other code may use this sum of offsets: for the second warpgroup the compiler adds half a tile to all its uses.
     q = q_desc.load([b * ROWS_B + h * ROWS_H + start_m, h * COLUMNS_H])
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
@@ -146,7 +146,7 @@ def attention(
     Tail: TMA reads zeros beyond the last key, whose scores are minus infinity.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for causal=True, float32, other D or
     strides, a negative sm_scale, and a GPU other than Hopper.
-    Source: FlashAttention-3 (Shah et al., 2024), as far as Triton's `warp_specialize` goes.
+    Source: FlashAttention-3 (Shah et al., 2024), within the limits of Triton's `warp_specialize`.
     """
     check_attention(q, k, v)
     check_gpu("attention", "q", q)

@@ -20,7 +20,7 @@ from triton_kernels.matmul.split import INFINITY, power_of_two, round_to_bfloat1
 
 DETERMINISTIC = True
 ARITHMETIC = "6 x bfloat16"
-GROUP_BYTES = 2**27  # bytes of keys and values of the heads that run together; few groups keep programs equally busy
+GROUP_BYTES = 2**27  # bytes of keys and values of the heads that run together; few large groups balance the programs
 TILES = {  # by the largest D that they suit: three parts of Q and two blocks of K and V fit into shared memory
     128: {"BLOCK_M": 128, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2},
     256: {"BLOCK_M": 64, "BLOCK_N": 16, "num_warps": 4, "num_stages": 2},

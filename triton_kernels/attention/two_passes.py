@@ -1,6 +1,6 @@
 """Attention in Triton with two passes over the keys: the row maxima, then the exponentials and their product with V.
 
-The rung before the plain kernel. Each maximum is known before the first exponential, so no sum is rescaled, but every
+Simpler than the plain kernel: each maximum is known before the first exponential, so no sum is rescaled, but every
 score is computed twice.
 """
 

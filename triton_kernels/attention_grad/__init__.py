@@ -199,7 +199,7 @@ def attention_grad(
     queries. Scores are computed three times instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and sums in float32; p and ds are
     rounded once for the products that follow). Memory: two float32 numbers for each query.
-    A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
+    A query that sees no key has gradient 0. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
     reach the gradients of rows of the same tile.
     Tail: loads beyond the last row give 0, and pairs beyond it have the weight 0.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or

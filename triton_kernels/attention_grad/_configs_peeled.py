@@ -45,8 +45,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that a search of several minutes times beyond the short list.
 
-    All whose sums and scores take at most 200 registers per thread (100 for float32), and whose tiles fit into
-    shared memory.
+    Sums and scores take at most 200 registers per thread (100 for float32), and the tiles fit into shared memory.
     """
     q, D = args["q_ptr"], constants["D"]
     ieee, keeps_keys = q.dtype == torch.float32, "dk_ptr" in args

@@ -26,9 +26,9 @@ REQUIRES = "sm_90"
 
 HEAD_DIMS = (64, 128)
 QUERIES = 64
-"""Queries per step past a tile of keys: as many as registers can hold scores for, beside two sums."""
+"""Queries per step of the kernel for dk and dv: the registers hold their scores beside two sums."""
 KEYS = 128
-"""Keys per step past a tile of queries."""
+"""Keys per step of the kernel for dq."""
 CONSUMERS = gl.constexpr(2)
 STAGES = 2
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G"]
@@ -125,7 +125,7 @@ def add_queries(
             inside = queries < S_q
             lse = gl.load(lse_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(lse_ptr + queries)
             delta = gl.load(delta_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(delta_ptr + queries)
-        # The product is added to -delta; delta as an operand of its own would take registers throughout the step.
+        # The product is added to -delta; to subtract delta later would take registers throughout the step.
         dp = gl.zeros([ROWS, BLOCK_M], gl.float32, SCORES) - delta[None, :]
         s, dp = products(consumer, smem, barriers, count, dp)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
@@ -139,10 +139,10 @@ def add_queries(
         dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
         ds = gl.convert_layout((p * dp).to(q_smem.dtype), OPERAND)
         dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
-        if PREFETCH:  # for the next step, while the products run; there is memory beyond the last query too
+        if PREFETCH:  # for the next step, while the products run; lse and delta have memory beyond the last query
             lse = gl.load(lse_ptr + start_m + BLOCK_M + offs_m)
             delta = gl.load(delta_ptr + start_m + BLOCK_M + offs_m)
-        # As operands of the wait these keep their registers until then.
+        # Operands of the wait keep their registers until then.
         dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
         mbarrier.arrive(empty.index(stage))
         count += 1
@@ -348,7 +348,7 @@ def attention_grad(
     for dq, instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.
-    A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
+    A query that sees no key has gradient 0. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
     reach the gradients of rows of the same tile.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
     sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.

@@ -7,7 +7,7 @@ from triton_kernels._runtime.interpreter import empty_output
 
 
 def new_output(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> tuple[Tensor, bool]:
-    """The output (N, P, Q, K), and whether it is complete: empty, or zero because there are no channels.
+    """Returns the output (N, P, Q, K), and whether it is already complete: empty, or zero for lack of channels.
 
     Raises: ValueError for arguments that are not consistent; NotImplementedError for 2^31 - 256 pixels and more.
     """

@@ -1,7 +1,7 @@
 """Convolution of images in Triton: chooses the kernel by the shape and layout of the images.
 
-It is `triton/boxes` if TMA can read the images and boxes overhang the output by at most a quarter, otherwise
-`triton/taps`; the plain kernel for windows with few channels.
+The kernel is `triton/boxes` if TMA can read the images and boxes overhang the output by at most a quarter, the plain
+kernel for windows with few channels, and otherwise `triton/taps`.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""Convolution of images in Triton: adds to the plain kernel steps that each sum a block of channels of one tap.
+"""Convolution of images in Triton: adds steps over a block of channels of one tap to the plain kernel.
 
 Copies then read contiguous channels, and a mask needs one test per pixel.
 """

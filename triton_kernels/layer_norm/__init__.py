@@ -37,8 +37,8 @@ def long_layer_norm_kernel(
 ):  # fmt: skip
     """One program computes one row in blocks of BLOCK_N. It reads the row twice, the second time from the L2 cache.
 
-    mean: mean of the elements so far. squares: sum of their squared differences from it. Each block adds its own
-    mean and squared differences.
+    mean: mean of the elements so far. squares: sum of their squared differences from it. The mean and the squared
+    differences of each block are merged into both.
     """
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in Triton: adds to the plain kernel a loop that the compiler pipelines without stalls.
+"""A linear layer with a sigmoid in Triton: adds a loop that the compiler pipelines without stalls to the plain kernel.
 
 The compiler knows the alignment, addresses are computed once before the loop, and tiles that fit are not masked.
 """

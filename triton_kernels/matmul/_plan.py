@@ -48,7 +48,7 @@ class Tile(NamedTuple):
     slow: float
     """Measured time of a step, divided by the time predicted from its size."""
     slow_odd: float
-    """The same if an operand is copied by single elements."""
+    """The same ratio if an operand is copied by single elements."""
 
 
 class Tiles(NamedTuple):
@@ -67,7 +67,7 @@ PRODUCTS, COPIES, STORES = 483.1, 68.69, 7.783  # products, and elements to and 
 STORE_ODD = 0.4436  # extra time of single-element stores (64 per thread), relative to wide stores
 A_ODD, B_ODD = 2.506, 3.274  # extra time of a step whose A, or B, is copied by single elements, relative to the step
 PROGRAM_CYCLES = 1052.0  # per program outside its steps, while other programs run
-L2_BYTES = 137.9  # per cycle and multiprocessor; above the rate of L2, since concurrent programs share reads
+L2_BYTES = 137.9  # per cycle and multiprocessor; above the rate of the L2 cache, since concurrent programs share reads
 MEMORY, ADD_MEMORY, PAD_MEMORY = 0.6317, 0.5469, 0.9386  # shares of the peak memory rate
 FEW_STEP_CYCLES, FEW_ROW_CYCLES = 986.0, 479.0  # per step of the kernel for few rows, and per row in the step
 FEW_PRODUCTS = 7.354  # per cycle and multiprocessor
@@ -101,7 +101,7 @@ LONG_US, NEAR, TIMED = 25.0, 1.3, 3  # longer products: up to TIMED tiles predic
 
 
 def candidates(x: Problem) -> Iterator[Tiles | Few]:
-    """All plans that may be the fastest: no more programs than the device has room for, at least STEP terms a part."""
+    """All plans that may be the fastest: parts that fit on the device at the same time, of at least STEP terms each."""
     pads = (x.a_odd or x.b_odd) and min(x.M, x.N, x.K) >= 32 and x.M * x.N * x.K >= LEAST_PADDED
     for tile in TILES:
         tiles = triton.cdiv(x.M, tile.M) * triton.cdiv(x.N, tile.N)

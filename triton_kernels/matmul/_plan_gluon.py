@@ -31,7 +31,7 @@ class Tile(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a product is computed."""
+    """The plan of a product: the tile, the parts of K, and the order of the operands."""
 
     tile: Tile
     parts: int

@@ -30,7 +30,7 @@ DTYPES_BEYOND = ("float8_e4m3fn",)
 SHARE = 0.95
 """Pointers are used instead of TMA if their predicted time is below this fraction of TMA's."""
 NARROW = 32
-"""Most columns of a tall C for which TMA is never used: it reads short rows of A no faster, and latency dominates."""
+"""Most columns of a tall C for which TMA is never used: TMA reads short rows of A no faster, and latency dominates."""
 FEW_ROWS = 16
 """Most rows or columns, in dtypes other than 16 bits, for which the 64-row tiles of `gluon` would be mostly empty."""
 

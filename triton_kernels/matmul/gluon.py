@@ -217,7 +217,7 @@ def gluon_matmul_kernel(
         mbarrier.init(empty.index(i), count=CONSUMERS)
     hopper.fence_async_shared()
 
-    # The first loads start before the warps specialize. All four warps synchronize before each load: more are slower.
+    # The first loads start before the warps specialize. All four warps synchronize before each: more loads are slower.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
     gl.static_assert(AHEAD <= STAGES)
     off_m, off_n, begin, end, _ = tile_and_terms(
@@ -323,7 +323,7 @@ def config(
 
 
 def is_stored_by_tma(a: Tensor, N: int) -> bool:
-    """Whether TMA can store the product of `a` and a matrix of N columns; otherwise it is copied (`tma_output`)."""
+    """True if TMA can store the product of `a` and a matrix of N columns; otherwise it is copied (`tma_output`)."""
     unit = 8 if a.element_size() < 4 else 4  # elements of C in 16 bytes
     return N % unit == 0 or (N == 1 and a.shape[0] % unit == 0)
 

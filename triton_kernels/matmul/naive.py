@@ -1,4 +1,4 @@
-"""Matrix multiplication in Triton, the rung before the plain kernel: one tile size, tiles in row-major order."""
+"""Matrix multiplication in Triton, simpler than the plain kernel: one tile size, tiles in row-major order."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Matrix multiplication in Triton with split-K: adds to the pipelined kernel programs that each sum a part of K.
+"""Matrix multiplication in Triton with split-K. Adds parts of K to the pipelined kernel: a program sums one part.
 
 An output with fewer tiles than multiprocessors leaves the device idle. Here several programs share a tile, and each
 sums its own part of K. A second kernel adds the parts in a fixed order, so that two calls give the same bits.

@@ -53,7 +53,7 @@ def persistent_matmul_kernel(
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     programs = tl.num_programs(0)
-    stored = tl.program_id(0) - programs  # a separate counter: keeps no registers between a tile's start and its end
+    stored = tl.program_id(0) - programs  # a separate counter saves registers between a tile's start and its end
     for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)

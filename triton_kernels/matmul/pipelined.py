@@ -3,7 +3,8 @@
 The compiler copies 16 bytes at a time only if it knows that rows begin and end at multiples of 16 bytes. By itself it
 infers this from sizes that are multiples of 16, and compiles anew for each pattern of such sizes. Here the launcher
 states the alignment of each matrix: multiples of 8 elements get wide copies too, and one compiled kernel serves all
-sizes. Offsets that the compiler cannot look through are computed once, not in each step; wgmma waits for no address.
+sizes. Offsets that the compiler cannot look through are computed once, not in each step, so that no wgmma waits for an
+address.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Sigmoid in Triton: adds to the plain kernel an exponential and a reciprocal with so few instructions that memory
-bandwidth is the limit."""
+"""Sigmoid in Triton: adds a shorter exponential and reciprocal to the plain kernel, so that memory bandwidth is the
+limit."""
 
 from math import prod
 

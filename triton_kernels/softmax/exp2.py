@@ -1,4 +1,4 @@
-"""Softmax of each row in Triton: adds to the plain kernel exponentials to base 2 for 16-bit results.
+"""Softmax of each row in Triton: adds exponentials to base 2, for 16-bit results, to the plain kernel.
 
 Rows in blocks also hint to the L2 cache which data is read again, and in 16 bits load blocks ahead of their use.
 """

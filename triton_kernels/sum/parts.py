@@ -1,4 +1,4 @@
-"""Sums in Triton: adds to the plain kernel a division of long rows, so that every multiprocessor has work.
+"""Sums in Triton: long rows are divided into parts, unlike in the plain kernel, so that every multiprocessor has work.
 
 A second launch adds the parts of one output.
 """

@@ -19,8 +19,8 @@ NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
 def vector_add_kernel(a_ptr, b_ptr, out_ptr, N, stride_a, stride_b, BLOCK: tl.constexpr):
     """One program adds BLOCK consecutive elements.
 
-    Triton compiles strides of 1 as constants, which gives 16-byte loads. Only the last program masks, because a mask on
-    an N that is not a multiple of 16 narrows the loads.
+    Triton compiles strides of 1 as constants, which gives 16-byte loads. Only the last program masks, because a mask
+    would make loads narrower if N is not a multiple of 16.
     """
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = tl.arange(0, BLOCK)

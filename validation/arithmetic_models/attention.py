@@ -40,7 +40,7 @@ def attend(
 ) -> Array:
     """Attention by online softmax over tiles of keys, in float32.
 
-    A parameter named for an intermediate result (`inputs` to `parts`) is the type it is rounded to, None for float32.
+    The parameters `inputs` to `parts` are the types to which these intermediate results are rounded, None for float32.
     `tile` is the number of keys in a tile, `splits` the number of parts of the keys that are combined at the end.
     `normalized` computes the softmax in one pass instead and uses the quotients as weights. `product` computes matrix
     products with the sums of a kernel. `headroom`: weights are at most 2^headroom. `scales`: the scales of q, k and v.

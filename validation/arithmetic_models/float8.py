@@ -14,8 +14,8 @@ FAST_SHOWS = 1024
 
 
 def aligned(depth: int) -> Sum:
-    """Sum as a float8 tensor core: `depth` products and the accumulator are aligned to the largest, and each of them
-    and their sum is truncated to 13 bits after its first."""
+    """Sum as a float8 tensor core: `depth` products and the accumulator are aligned to the largest of them. Each of
+    them, and their sum, is truncated to 13 bits after the leading one."""
 
     def add(a: Array, b: Array) -> Array:
         c = np.zeros((a.shape[0], b.shape[1]))

@@ -74,8 +74,8 @@ def judge(key: Key, ours: Side, theirs: Side, offset_us: float = 0.0) -> NsightR
     """Compare the two sides.
 
     The verdict is `ok` or `off`; `unlike` if the sides ran different kernels and disagree; `not run` if one has no
-    number. `offset_us` is the difference for a kernel that does nothing. If one side lacks some kernels of the other
-    and has no others instead, it lost them: `off` even if the times agree.
+    number. `offset_us` is the difference for a kernel that does nothing. If one side has only some of the other side's
+    kernels, it missed the rest: `off` even if the times agree.
     """
     if not ours.medians or not theirs.medians:
         return NsightRow(*key, verdict="not run", note=ours.reason or theirs.reason or "no samples")

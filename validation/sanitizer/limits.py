@@ -26,9 +26,9 @@ SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 class Known:
     """Reports of a tool on an operation, and the evidence that they are false.
 
-    right: right cases of the probe that are reported as the operation is. controls: a right case and a wrong one, which
-    the tool tells apart. kernels: parts of the names of kernels that the tool leaves out. source, replaced: a .cu that
-    is built with other texts, in an order that the tool follows.
+    right: right cases of the probe that the tool reports like the operation. controls: a right case and a wrong one,
+    which the tool distinguishes. kernels: parts of the names of kernels that the tool leaves out. source, replaced: a
+    .cu that is built with other texts, in an order that the tool follows.
     """
 
     tool: str

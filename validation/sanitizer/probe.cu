@@ -47,7 +47,7 @@ __global__ void ring(const float* from, float* to) {
             if (ORDER != NONE) mbarrier_wait_parity(empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
             mbarrier_arrive_expect_tx(barrier, BYTES);
             bulk_load(shared_address(numbers[at.stage]), from + copy * READERS, BYTES, barrier);
-            if (ORDER == NONE) mbarrier_wait_parity(barrier, at.phase);  // two copies to one stage would be another fault
+            if (ORDER == NONE) mbarrier_wait_parity(barrier, at.phase);  // otherwise copies to a stage could overlap
         }
     } else if (thread < READERS) {
         float sum = 0;

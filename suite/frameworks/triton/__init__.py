@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import wraps
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,29 @@ class Triton(TorchAdapter):
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
         """The interpreter widens subnormal bfloat16 numbers wrongly, and reads the NaN of float8_e4m3fn as 480."""
         return {} if device.type == "cuda" else {"subnormal": ("bfloat16",), "nan": ("float8_e4m3fn",)}
+
+    def importing(self) -> AbstractContextManager[None]:
+        """In the interpreted mode, mend the interpreter for the file, and let `cuda` stand for the CPU."""
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            return super().importing()
+        from suite.frameworks._no_gpu import stand_in
+        from suite.frameworks.triton import interpreted
+
+        interpreted.mend()
+        return stand_in(claims_cuda=True)
+
+    def as_called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`; in the interpreted mode, `cuda` stands for the CPU during its calls."""
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            return function
+        from suite.frameworks._no_gpu import stand_in
+
+        @wraps(function)
+        def call(*inputs: Any, **arguments: Any) -> Any:
+            with stand_in(claims_cuda=True):
+                return function(*inputs, **arguments)
+
+        return call
 
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner

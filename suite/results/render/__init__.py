@@ -4,7 +4,7 @@ from suite.results.render.chart import chart_lines
 from suite.results.render.columns import number
 from suite.results.render.markdown import markdown, pipe_table, plain
 from suite.results.render.overview import findings, overview_lines
-from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
+from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
 from suite.results.render.text import case_lines
 from suite.results.render.view import View
 
@@ -22,4 +22,5 @@ __all__ = [
     "pipe_table",
     "plain",
     "summary",
+    "weak_remark",
 ]

@@ -61,6 +61,7 @@ SHOWN = (
     Column("peak_bytes", "extra bytes", 4),
     Column("error_ratio", "error / bound", 3),
     Column("max_ulp", "max ulp", 3),
+    Column("error_vs_vendor", "error vs vendor", 3),
 )
 
 
@@ -167,7 +168,7 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.explanation, row.remarks, profile_text(row)))))
+    return one_line("; ".join(filter(None, (row.explanation, row.weakness, row.remarks, profile_text(row)))))
 
 
 def profile_text(row: Row) -> str:

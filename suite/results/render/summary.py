@@ -19,9 +19,18 @@ def summary(rows: Sequence[Row]) -> str:
     return f"{len(rows)} rows: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
 
-def exit_status(rows: Iterable[Row]) -> int:
-    """1 if any row is wrong, an error, a timeout, or faster than the device can be; else 0."""
-    return 1 if any(row.failed for row in rows) else 0
+def exit_status(rows: Iterable[Row], *, strict: bool = False) -> int:
+    """1 if any row is wrong, an error, a timeout, or faster than the device can be; `strict`: or weak; else 0."""
+    return 1 if any(row.failed or (strict and row.is_weak) for row in rows) else 0
+
+
+def weak_remark(rows: Sequence[Row]) -> str:
+    """A sentence on the rows that say little; empty if there are none."""
+    weak = [row for row in rows if row.is_weak]
+    if not weak:
+        return ""
+    reasons = "; ".join(dict.fromkeys(row.weakness for row in weak))
+    return one_line(f"{len(weak)} of {len(rows)} rows say little, even if they are ok: {reasons}")
 
 
 def noise_remark(rows: Iterable[Row], limit: float) -> str:

@@ -109,9 +109,8 @@ def _notes(row: Row) -> list[str]:
         else []
     )
     found += ["noisy: not ranked"] if row.noisy else []
-    return found + [
-        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(profile_text(row))) if text
-    ]
+    texts = row.explanation, row.weakness if row.is_weak else "", row.remarks, profile_text(row)
+    return found + [one_line(text) for text in texts if text]
 
 
 def _title(rows: Sequence[Row], comparison: Comparison, width: int) -> list[str]:

@@ -342,7 +342,7 @@ def test_the_error_of_a_refused_launch_has_its_configuration(source: Path) -> No
 
 
 def test_copies_of_the_tree_share_what_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where lines come from is no part of a result's key."""
+    """The paths in #line directives are no part of a result's key."""
 
     def key() -> str:
         return libraries.key_of("matmul", "sm_90a", [f'#line 1 "{libraries.HERE}/matmul.cu"'])

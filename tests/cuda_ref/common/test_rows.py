@@ -26,7 +26,7 @@ BF16 = torch.bfloat16
 REGISTERS = {"softmax": softmax_registers, "rms_norm": rms_norm_registers, "layer_norm": layer_norm_registers}
 CLUSTERS = {"softmax": softmax_cluster, "rms_norm": rms_norm_cluster, "layer_norm": layer_norm_cluster}
 LENGTHS = (32776, 40000, 65536, 65544, 131072, 262144)
-"""Of bfloat16: the shortest row that a cluster shares, parts that are full or not, and the longest."""
+"""Lengths in bfloat16: the shortest row that a cluster shares, rows with and without full parts, and the longest."""
 
 
 @pytest.mark.parametrize("columns", LENGTHS)

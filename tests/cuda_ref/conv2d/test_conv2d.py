@@ -1,4 +1,4 @@
-"""What the kernels of conv2d on tensor cores read: views of images and weights, and what they refuse."""
+"""The views of images and weights that the kernels of conv2d on tensor cores read, and the cases that they refuse."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def all_patterns(dtype: torch.dtype) -> torch.Tensor:
 
 
 def same_values(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether x and y are equal, including signs of zeros and positions of NaN."""
+    """True if x and y are equal, including signs of zeros and positions of NaN."""
     return bool(((x.isnan() & y.isnan()) | ((x == y) & (x.signbit() == y.signbit()))).all())
 
 

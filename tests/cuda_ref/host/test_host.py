@@ -6,6 +6,7 @@ The kernels are in host/. On a machine with a GPU they also run there, which che
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,64 @@ def test_device_attributes() -> None:
     out = torch.zeros(6, dtype=torch.int32)
     run("limits", "attributes", "cpu", out)
     assert out.tolist() == [4, 232448, 2048, 32, 8, 5]
+
+
+# cooperative groups, memory of a stream, cuBLAS
+
+
+@on_both
+def test_cooperative_groups(device: str) -> None:
+    given = torch.arange(64, dtype=torch.float32, device=device)
+    out = torch.zeros(64, 10, device=device)
+    run("groups", "groups", device, given, out)
+    t, values = torch.arange(64), given.cpu()
+    by_warp, by_quad = values.view(2, 32), values.view(16, 4)
+    columns = [t % 32, t // 32, t % 32 // 4, by_warp.sum(1)[t // 32], by_quad.amax(1)[t // 4]]
+    columns += [torch.where(t % 4 == 3, values, values + 1), torch.full((64,), 4), by_warp.amax(1)[t // 32] + 32]
+    columns += [t % 2, t]
+    assert torch.equal(out.cpu(), torch.stack([column.float() for column in columns], 1))
+
+
+def test_blocks_that_wait_for_each_other_are_declined() -> None:
+    out = torch.zeros(3, dtype=torch.int32)
+    run("groups", "grid_sync", "cpu", out, 1)
+    for _ in range(2):
+        with pytest.raises(NotImplementedError, match=r"declines the case: .*blocks that wait for each other"):
+            run("groups", "grid_sync", "cpu", out, 3)
+    run("groups", "grid_sync", "cpu", out, 1)
+
+
+CUBLAS = """#include <cublas_v2.h>
+#include "common.cuh"
+
+__global__ void fill(float* out) { out[threadIdx.x] = 1; }
+extern "C" int product(float* a, float* out, int64_t n, int64_t by_cublas, cudaStream_t stream, LaunchRecord* record) {
+    cublasHandle_t handle;
+    const float one = 1, zero = 0;
+    cublasCreate(&handle);
+    cublasSetStream(handle, stream);
+    if (by_cublas) cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, a, n, a, n, &zero, out, n);
+    cublasDestroy(handle);
+    record->set(1, 4);
+    fill<<<1, 4, 0, stream>>>(out);
+    return cudaGetLastError();
+}
+"""
+
+
+def test_a_call_of_cublas_declines_the_case_even_if_a_kernel_follows(tmp_path: Path) -> None:
+    (tmp_path / "product.cu").write_text(CUBLAS)
+    launch = partial(build.launch, tmp_path / "product.cu", "product", torch.device("cpu"))
+    a, out = torch.zeros(2, 2), torch.zeros(2, 2)
+    with pytest.raises(NotImplementedError, match=r"cublasSgemm is called: cuBLAS runs on a GPU only"):
+        launch(a, out, 2, 1)
+    launch(a, out, 2, 0)
+    assert out.tolist() == [[1, 1], [1, 1]]
+
+
+def test_cublas_is_linked_for_a_gpu_alone() -> None:
+    assert "-lcublas" in compiler.link_flags(CUBLAS, "sm_90a")
+    assert compiler.link_flags(CUBLAS, "host") == compiler.link_flags("int x;", "sm_90a") == compiler.LINK_FLAGS
 
 
 # by nvcc

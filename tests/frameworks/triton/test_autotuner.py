@@ -1,4 +1,4 @@
-"""What the suite says and does about autotuners: sources of configurations, and questions without answers."""
+"""The suite's handling of autotuners: sources of configurations, and questions without answers."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ VARIANTS = [
 
 
 def names_for(module: str, operation: str, device: str) -> dict[str, Any]:
-    """What the calls above are evaluated with: the operation, and e(*shape, dtype=...) for a tensor on the device."""
+    """The names for evaluating the calls above: the operation, and e(*shape, dtype=...) for a tensor on the device."""
     return {
         operation: getattr(import_module(f"triton_kernels.{module}"), operation),
         "e": lambda *shape, dtype=torch.float32: torch.empty(*shape, dtype=dtype, device=device),

@@ -65,7 +65,7 @@ torch.empty = empty
 
 
 def on_a_pretended_gpu(program: str) -> list[str]:
-    """What a program prints that runs where kernels are compiled, and launched by a driver that only counts."""
+    """Runs a program with compiled kernels and a driver that only counts launches. Returns the lines that it prints."""
     environment = os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"}
     command = [sys.executable, "-c", PRETENDED + program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -45,7 +45,7 @@ def heads(S_q: int, S_k: int, dtype: torch.dtype = torch.float32, D: int = 16) -
 
 
 def named(config: str, launched: list[str]) -> bool:
-    """Whether the steps of `config` begin with words of the kernels' names, in their order."""
+    """True if each step of `config` begins with a word of the name of the kernel that was launched in its place."""
     steps = [step.split()[0] for step in config.split("; ") if step]
     return len(steps) == len(launched) and all(word in name for word, name in zip(steps, launched, strict=True))
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from tensor_cores import tensor_core
 
-from suite.ops.attention import attention_limit
+from suite.numerics.attention import attention_limit
 
 ORDER = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0))
-"""Of the lower products, as in add_blocks; the leading one comes last."""
+"""The order of the lower products, as in add_blocks; the leading product comes last."""
 
 
 def parts(x: torch.Tensor) -> list[torch.Tensor]:

@@ -47,7 +47,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def named(config: str, launched: list[str]) -> bool:
-    """Whether the steps of `config` begin with words of the kernels' names, in their order."""
+    """True if each step of `config` begins with a word of the name of the kernel that was launched in its place."""
     steps = [step.split()[0] for step in config.split("; ") if step]
     return len(steps) == len(launched) and all(word in name for word, name in zip(steps, launched, strict=True))
 

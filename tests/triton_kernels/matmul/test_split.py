@@ -11,7 +11,7 @@ from triton_kernels.matmul.split import split_rows
 
 
 def planes(x: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """What split_kernel makes of the rows of x: the three parts, (3, R, K) in float64, and the exponents, (R, 1)."""
+    """The results of split_kernel for the rows of x: three parts, (3, R, K) in float64, and exponents, (R, 1)."""
     desc, exponents = split_rows(x.to(device))
     R, K = x.shape
     return desc.base[:, :K].cpu().double().view(3, R, K), exponents.cpu()[:, None]

@@ -1,0 +1,180 @@
+"""Statistics over many results: errors of all of them that are too small to show in any single one.
+
+    scale   the errors' correlation with the truth: all results are too large by one factor
+    mean    the average error: all results are too large by one amount
+    spread  the root mean square error: results are rounded once more than they may be
+
+An error is the difference between a result and the correctly rounded truth. Where the truth lies between two
+neighbours of the type is random, so the average of these differences is the average error before the last rounding.
+The rounding itself adds a variance of at most `ulp |error|`, and of at most ulp^2 / 4.
+
+Each statistic has its own deviation, from the operation's `Noise`, and refuses a right kernel with a probability of at
+most FALSE_ALARM. Errors may be fully correlated within groups; `Noise.independent` is the number of groups.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from suite.numerics.bounds import MARGIN, deviations
+from suite.numerics.formats import ulp
+from suite.numerics.noise import sample
+from suite.problem.truth import Truth
+
+STATISTICS = 3
+"""Statistics of a result."""
+
+
+@dataclass
+class Weighted:
+    """A weighted sum of errors, and the sums that its bound needs."""
+
+    total: float = 0.0
+    systematic: float = 0.0
+    common: float = 0.0
+    """The sum's deviation if all errors are one."""
+    variance: float = 0.0
+    """The sum's variance if all errors are independent."""
+    rounding: float = 0.0
+    """The variance from the last rounding."""
+    jump: float = 0.0
+    """The largest change by one ulp of one result."""
+    reference: float = 0.0
+    """The value of the sum for an error of 1, in the unit of the statistic."""
+
+    def add(self, weight: torch.Tensor, errors: Errors, reference: torch.Tensor) -> None:
+        size = weight.abs()
+        self.total += float((weight * errors.error).sum())
+        self.systematic += float((size * errors.systematic).sum())
+        self.common += float((size * errors.variance.sqrt()).sum())
+        self.variance += float((weight.square() * errors.variance).sum())
+        self.rounding += float((weight.square() * errors.rounding).sum())
+        self.jump = max(self.jump, float((size * errors.ulp).max()))
+        self.reference += float((weight * reference).sum())
+
+    def bound(self, independent: int, many: float) -> float:
+        """Return the largest sum of right results. Bernstein's inequality covers few changes by one ulp."""
+        variance = max(self.common**2 / max(independent, 1), self.variance) + self.rounding
+        return MARGIN * (self.systematic + many * math.sqrt(variance) + many**2 / 3.0 * self.jump)
+
+
+@dataclass
+class Squares:
+    """The sum of squared errors, and the sums that its bound needs.
+
+    The unit is the square of a result's own deviation plus an ulp: all results count, those near 0 too, and a change by
+    one ulp is at most 1.
+    """
+
+    total: float = 0.0
+    expected: float = 0.0
+    """From the errors before the last rounding."""
+    largest: float = 0.0
+    """The largest of its terms."""
+    rounding: float = 0.0
+    """From the last rounding."""
+    count: int = 0
+
+    def add(self, errors: Errors) -> None:
+        before = errors.variance + errors.systematic.square()
+        unit = before + errors.ulp.square()
+        terms = before / unit
+        self.total += float((errors.error.square() / unit).sum())
+        self.expected += float(terms.sum())
+        self.largest = max(self.largest, float(terms.max()))
+        self.rounding += float((errors.rounding / unit).sum())
+        self.count += terms.numel()
+
+    def bound(self, independent: int, many: float) -> float:
+        """Return the largest sum of right results: a sum of squares of normal errors in groups, and of changes by one
+        ulp (Laurent and Massart 2000, Bernstein)."""
+        group = max(self.expected / max(independent, 1), self.largest)
+        before = (math.sqrt(self.expected) + many * math.sqrt(group)) ** 2
+        return MARGIN**2 * (before + self.rounding + many * math.sqrt(self.rounding) + many**2 / 3.0)
+
+
+@dataclass
+class Errors:
+    """Errors of sampled results and the sizes that right ones have; float64, one dimension."""
+
+    error: torch.Tensor
+    systematic: torch.Tensor
+    variance: torch.Tensor
+    rounding: torch.Tensor
+    ulp: torch.Tensor
+    truth: torch.Tensor
+
+
+@dataclass
+class Aggregate:
+    """The statistics of one result, from the pieces added so far."""
+
+    scale: Weighted = field(default_factory=Weighted)
+    mean: Weighted = field(default_factory=Weighted)
+    squares: Squares = field(default_factory=Squares)
+    independent: int = 0
+
+    def add(self, piece: torch.Tensor, truth: Truth, dtype: str) -> None:
+        """Add the sampled elements of a piece of the output, which lies on the device of its truth."""
+        if truth.noise is None or truth.value.numel() == 0:
+            return
+        errors = errors_of(piece, truth, dtype)
+        if errors.error.numel() == 0:
+            return
+        self.independent = truth.noise.independent
+        squared = errors.variance + errors.systematic.square() + errors.rounding
+        self.scale.add(errors.truth / squared, errors, errors.truth)
+        self.mean.add(squared.rsqrt(), errors, squared.sqrt())
+        self.squares.add(errors)
+
+    def judge(self, results: int) -> tuple[float, str]:
+        """Return the largest ratio of a statistic to its bound, and the reason if it is above 1.
+
+        results: the number of results of the call, each of which has statistics.
+        """
+        if self.squares.count == 0:
+            return 0.0, ""
+        many = deviations(STATISTICS * results)
+        found = []
+        for kind, each, unit in (("scale", self.scale, "of their size"), ("mean", self.mean, "deviations")):
+            bound, reference = each.bound(self.independent, many), max(each.reference, 2.0**-1000)
+            direction = "large" if each.total > 0 else "small"
+            words = f"all are {abs(each.total) / reference:.2g} {unit} too {direction} on average"
+            ratio = abs(each.total) / bound if each.total else 0.0  # all weights are 0 if all truths are
+            found.append((ratio, f"{kind}: {words}, at most {bound / reference:.2g} is right"))
+        squares, bound = self.squares.total / self.squares.count, self.squares.bound(self.independent, many)
+        words = f"the root mean square error is {math.sqrt(squares):.2g} of an ulp and a deviation"
+        limit = math.sqrt(bound / self.squares.count)
+        found.append(
+            (
+                math.sqrt(self.squares.total / bound) if self.squares.total else 0.0,
+                f"spread: {words}, at most {limit:.2g} is right",
+            )
+        )
+        ratio, reason = max(found)
+        return ratio, reason if ratio > 1.0 else ""
+
+
+def errors_of(piece: torch.Tensor, truth: Truth, dtype: str) -> Errors:
+    """Return the errors of the sampled results for which a statistic holds.
+
+    Left out are infinities and NaN, results without any error before their rounding, a truth halfway between two
+    neighbours, and repetitions of a truth, since equal inputs give equal errors.
+    """
+    assert truth.noise is not None
+    at = sample(tuple(truth.value.shape), truth.value.device)
+    value, got = truth.value[at].reshape(-1), piece[at].reshape(-1).double()
+    systematic, variance = truth.noise.systematic, truth.noise.variance
+    nearest, spacing = value.to(getattr(torch, dtype)).double(), ulp(value, dtype)
+    before = systematic.square() + variance
+    usable = torch.isfinite(got) & torch.isfinite(nearest) & torch.isfinite(before) & (before > 0.0)
+    usable &= (nearest - value).abs() != spacing / 2.0
+    value = torch.where(usable, value, math.nan)
+    ordered, order = value.sort()
+    usable &= torch.empty_like(usable).scatter_(0, order[1:], ordered.diff() != 0.0).scatter_(0, order[:1], True)
+    rounding = torch.minimum(spacing * before.sqrt(), spacing.square() / 4.0)
+    kept = (got - nearest, systematic, variance, rounding, spacing, value)
+    return Errors(*(each[usable] for each in kept))

@@ -1,0 +1,81 @@
+"""A covering set: few rows of levels, one level of each factor a row, in which every pair of levels occurs.
+
+Mistakes of kernels depend on one property of a case or on two together: a size and a layout, an option and a size. All
+combinations would be thousands; the pairs fit into a few dozen rows. The rows are chosen greedily from a pool of
+random valid ones: the row with the most pairs that have not occurred, and of these the cheapest.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+Row = dict[str, Any]
+Pair = tuple[tuple[str, int], tuple[str, int]]
+
+POOL = 1500
+"""Random rows to choose from."""
+TRIES = 40
+"""Random rows tried for a pair that the pool does not have. If all are invalid, the pair is left out."""
+
+
+def cover(factors: Mapping[str, Sequence[Any]], cost: Callable[[Row], float | None]) -> list[Row]:
+    """Return rows in which every pair of levels of two factors occurs that any valid row has.
+
+    factors: levels by factor. cost: the cost of a row; None for one that is not valid. The first rows contain every
+    level at least once, if a valid row has it. The same arguments give the same rows.
+    """
+    source = random.Random(0)
+    names = list(factors)
+    pairs = [
+        ((one, i), (two, j))
+        for one, two in combinations(names, 2)
+        for i in range(len(factors[one]))
+        for j in range(len(factors[two]))
+    ]
+    bit = {pair: 1 << number for number, pair in enumerate(pairs)}
+    pool: dict[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]] = {}
+
+    def offer(row: Mapping[str, int]) -> int:
+        """Add a row of level numbers to the pool if it is valid; return the bits of its pairs."""
+        key = tuple(row[name] for name in names)
+        if key not in pool:
+            levels = {name: factors[name][row[name]] for name in names}
+            price = cost(levels)
+            if price is None:
+                return 0
+            mask = sum(bit[(one, row[one]), (two, row[two])] for one, two in combinations(names, 2))
+            pool[key] = price, mask, frozenset(row.items())
+        return pool[key][1]
+
+    for _ in range(POOL):
+        offer({name: source.randrange(len(factors[name])) for name in names})
+    found = 0
+    for _, mask, _ in pool.values():
+        found |= mask
+    for pair, place in bit.items():
+        for _ in range(TRIES if not found & place else 0):
+            row = {name: source.randrange(len(factors[name])) for name in names} | dict(pair)
+            found |= offer(row)
+            if found & place:
+                break
+    return [{name: factors[name][at] for name, at in zip(names, key, strict=True)} for key in _chosen(pool, found)]
+
+
+def _chosen(
+    pool: Mapping[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]], pairs: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the keys of the rows that together have all levels, cheap ones above all, and then all pairs."""
+    levels = frozenset[tuple[str, int]]().union(*(has for _, _, has in pool.values()))
+    while levels:
+        key = max(pool, key=lambda each: len(pool[each][2] & levels) / math.sqrt(pool[each][0]))
+        yield key
+        levels -= pool[key][2]
+        pairs &= ~pool[key][1]
+    while pairs:
+        key = max(pool, key=lambda each: ((pool[each][1] & pairs).bit_count(), -pool[each][0]))
+        yield key
+        pairs &= ~pool[key][1]

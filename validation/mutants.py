@@ -1,0 +1,184 @@
+"""Measures the telling cases: derives wrong kernels from the NumPy and torch lines, and counts those that are caught.
+
+    python -m validation.mutants --op all
+    python -m validation.mutants --op softmax --op sum --sample 30
+
+Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
+dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out.
+`validation/mutation/equivalent.py` lists mutants that compute the same, or what the contract allows, with the reason.
+Exit status: 0 if at least 98% of the others are caught in each operation, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+import torch  # noqa: E402
+
+from suite import ops  # noqa: E402
+from suite.checking import diagnosis  # noqa: E402
+from suite.checking.check import check  # noqa: E402
+from suite.checking.problem import Problem, Problems  # noqa: E402
+from suite.checking.telling_cases import probe  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.implementations.implementation import Implementation  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
+from validation.mutation import Mutant, source, wrapped  # noqa: E402
+from validation.mutation.equivalent import reason_of  # noqa: E402
+
+LINES = ("torch", "numpy")
+MIN_SCORE = 0.98
+SECONDS = 20.0
+"""Processor time in which a mutant's calls must end."""
+CPU = torch.device("cpu")
+
+
+class NotAKernelError(Exception):
+    """The mutant raises in a default case."""
+
+
+def all_mutants(operation: str) -> list[Mutant]:
+    """Return the mutants of an operation: of both lines by their source, and of torch by operands and results."""
+    op, lines = ops.get(operation), {each.name: each for each in builtin.implementations(operation)}
+    found = list(wrapped.mutants(op, "torch", lines["torch"].function))
+    for name in LINES:
+        found += source.mutants(operation, name, lines[name].load())
+    return found
+
+
+@dataclass
+class Judge:
+    """Judges the mutants of one operation as a plain `compare` on a CPU judges a file, and keeps the truths."""
+
+    operation: str
+    defaults: dict[Case, Problem] = field(default_factory=dict)
+    telling: dict[tuple[str, str], Mapping[str, Problem]] = field(default_factory=dict)
+
+    def complaint(self, mutant: Mutant) -> str:
+        """Return what is wrong with a mutant; empty if nothing is. Raises `NotAKernelError`."""
+        op, adapter = ops.get(self.operation), _line(mutant).adapter
+        function = mutant.make()
+        cases = op.default_cases("cpu")
+        for case in cases:
+            problem = self.defaults.get(case) or self.defaults.setdefault(case, Problem(case, 0, CPU))
+            try:
+                with _limited():
+                    result = check(lambda: function, adapter, problem)
+            except TimeoutError:
+                return "does not end"
+            except Exception as error:
+                raise NotAKernelError(str(error)) from error
+            if not result.agrees:
+                return result.reason
+        for dtype, precision in dict.fromkeys((case.dtype, case.precision) for case in cases):
+            if (dtype, precision) not in self.telling:
+                self.telling[dtype, precision] = Problems(op.telling_cases(dtype, precision), 0, CPU)
+            try:
+                with _limited():
+                    found = probe(function, adapter, self.telling[dtype, precision])
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+            if found.reason:
+                return found.reason
+        return ""
+
+
+def _line(mutant: Mutant) -> Implementation:
+    return builtin.find(mutant.operation, mutant.line)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    def end(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@dataclass
+class Score:
+    """The mutants of an operation by outcome; survivors are neither caught nor known to be equivalent."""
+
+    caught: int = 0
+    equivalent: list[tuple[Mutant, str]] = field(default_factory=list)
+    survivors: list[Mutant] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        told = self.caught + len(self.survivors)
+        return self.caught / told if told else 1.0
+
+
+def score(
+    operation: str, mutants: Sequence[Mutant], report: Callable[[Mutant, str], None] = lambda mutant, said: None
+) -> Score:
+    """Judge mutants of one operation. report: is told what is wrong with each."""
+    judge, found = Judge(operation), Score()
+    for mutant in mutants:
+        try:
+            said = judge.complaint(mutant)
+        except NotAKernelError:
+            continue
+        report(mutant, said)
+        if said:
+            found.caught += 1
+        elif reason := reason_of(mutant):
+            found.equivalent.append((mutant, reason))
+        else:
+            found.survivors.append(mutant)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", action="append", choices=(*ops.names(), "all"), required=True, help="may be repeated")
+    parser.add_argument("--sample", type=int, default=0, help="judge so many mutants of each operation; default: all")
+    parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # the problems are small
+    diagnosis.BUDGET_S = 0.0  # reasons are not measured here
+
+    def report(mutant: Mutant, said: str) -> None:
+        if options.verbose:
+            print(f"{mutant.operation} {mutant.line} {mutant.name}: {said or 'ok'}", flush=True)
+
+    passed = True
+    for name in ops.names() if "all" in options.op else options.op:
+        mutants, begin = all_mutants(name), time.monotonic()
+        if options.sample:
+            mutants = random.Random(0).sample(mutants, min(options.sample, len(mutants)))
+        found = score(name, mutants, report)
+        passed &= found.share >= MIN_SCORE
+        print(
+            f"{name}: {found.caught} caught, {len(found.survivors)} survived, {len(found.equivalent)} equivalent, "
+            f"score {found.share:.3f}, {time.monotonic() - begin:.0f} s",
+            flush=True,
+        )
+        for mutant in found.survivors:
+            print(f"    survived: {mutant.line}: {mutant.name}")
+        for mutant, reason in found.equivalent:
+            print(f"    equivalent: {mutant.line}: {mutant.name}: {reason}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,35 @@
+"""Mutants that survive although they were derived from a right line: why each is right, or what no plain run shows."""
+
+from __future__ import annotations
+
+import re
+
+from validation.mutation import Mutant
+
+FLOAT8 = "float8 is part of a run only if it is named"
+OF_ONE = "a row of one element: its softmax is 1, and its distance from the mean is 0"
+SATURATES = "where a number leaves the range of float16, or is infinite, the sigmoid is 0 or 1 anyway"
+COPIES = "the other branch computes the same"
+ON_A_GPU = "the branch is that of a GPU"
+HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
+
+EQUIVALENT: tuple[tuple[str, str, str], ...] = (
+    ("matmul|attention", r".*(float8|scale_[abqkv])", FLOAT8),
+    ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
+    ("linear_sigmoid", r"operand 2: through float16|operand [01]: infinities made finite", SATURATES),
+    ("sigmoid", r"operand 0: (through float16|infinities made finite)", SATURATES),
+    ("sigmoid", r"sigmoid: if x.is_contiguous", COPIES),
+    ("sigmoid", r"sigmoid: 1 -> 2( \(2\))?$", "NumPy takes any negative size for -1"),
+    ("rms_norm", r"rms_norm: if x.size == 0", COPIES),
+    (".*", r".*is_cuda", ON_A_GPU),
+    ("attention", r"_weighted_sum", HIDDEN),
+)
+"""Patterns of the operation and of the mutant's name, with the reason."""
+
+
+def reason_of(mutant: Mutant) -> str:
+    """Return why a mutant may survive; empty if that is not known."""
+    for operation, name, reason in EQUIVALENT:
+        if re.fullmatch(operation, mutant.operation) and re.match(name, mutant.name, re.DOTALL):
+            return reason
+    return ""

@@ -1,0 +1,179 @@
+"""Measures the bounds from both sides: the smallest errors that are refused, and that no honest result is.
+
+    python -m validation.sensitivity                        # the smallest refused errors, as Markdown
+    python -m validation.sensitivity --honest --seeds 20    # counts honest results that are refused
+    python -m validation.sensitivity --op sum --dtype float32
+
+An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
+large by one factor; of several results, the least sensitive one counts. `element`: one element of median sensitivity is
+wrong. Both are in units of u, the unit roundoff of the output's type.
+
+Honest results are those of every implementation that computes on the CPU by a library (torch, NumPy, XLA), on the
+telling cases and the default cases. Exit status: 1 if one of them is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # tests/ has the table of known limits of libraries
+
+from suite import frameworks, ops  # noqa: E402
+from suite.checking.check import judge_draw  # noqa: E402
+from suite.checking.problem import Problem  # noqa: E402
+from suite.hardware.device import Device  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.numerics.formats import DTYPES, unit_roundoff  # noqa: E402
+from suite.problem import outputs  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
+from suite.results.render import pipe_table  # noqa: E402
+
+CPU = torch.device("cpu")
+LIBRARIES = ("torch", "numpy", "jax")
+"""Frameworks whose functions compute on a CPU as fast as a library; the others are interpreted or emulated there."""
+STEPS = 14
+"""Bisections of the exponent of a refused error, from 2^-8 u to 1 / u: exact to 1%."""
+SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "vector_add": ((4096,), (2**20,)),
+    "matrix_add": ((64, 64), (1024, 1024)),
+    "sigmoid": ((4096,), (2**20,)),
+    "sum": ((64, 256), (2048, 2048)),
+    "softmax": ((16, 256), (4, 131_072)),
+    "rms_norm": ((16, 256), (4, 131_072)),
+    "layer_norm": ((16, 256), (4, 131_072)),
+    "matmul": ((64, 64, 64), (128, 128, 4096)),
+    "linear_sigmoid": ((64, 64, 64), (128, 128, 4096)),
+    "linear_sigmoid_grad": ((64, 64, 64), (512, 256, 256)),
+    "conv2d": ((1, 8, 8, 16, 16, 3, 3, 1, 1), (4, 14, 14, 256, 64, 3, 3, 1, 1)),
+    "attention": ((1, 2, 1, 64, 64, 64), (1, 2, 1, 64, 4096, 64)),
+    "attention_grad": ((1, 2, 1, 64, 64, 64), (1, 2, 1, 256, 1024, 64)),
+    "multi_head_attention": ((1, 32, 128, 2), (2, 256, 256, 4)),
+    "lstm": ((4, 8, 16, 32), (32, 16, 128, 128)),
+}
+"""A small and a large size of each operation."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The smallest refused errors on one case, in units of u."""
+
+    case: Case
+    scale: float
+    element: float
+
+
+def measure(case: Case, seed: int = 0) -> Sensitivity:
+    """Return the smallest errors of `case` that are refused."""
+    problem = Problem(case, seed, CPU)
+    value, limit = (torch.empty(problem.output_shape, dtype=torch.float64) for _ in range(2))
+    for truth in problem.truth(0):
+        value[truth.index], limit[truth.index] = truth.value, truth.limit
+    dtype = getattr(torch, problem.output_dtype)
+    u = unit_roundoff(problem.output_dtype)
+
+    def refused(wrong: torch.Tensor) -> bool:
+        return not judge_draw(wrong.to(dtype), problem, 0).agrees
+
+    def scaled(part: slice, error: float) -> torch.Tensor:
+        wrong = value.clone()
+        wrong.view(-1)[part] *= 1.0 + error
+        return wrong
+
+    sizes = [math.prod(shape) for shape in problem.output_shapes]
+    starts = outputs.starts(problem.output_shapes)
+    parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    scale = max(smallest(lambda error, part=part: refused(scaled(part, error)), u) for part in parts)
+    sensitivities = (limit / value.abs()).view(-1)
+    middle = int(sensitivities.argsort()[len(sensitivities) // 2])
+    element = smallest(lambda error: refused(scaled(slice(middle, middle + 1), error)), u)
+    return Sensitivity(case, scale / u, element / u)
+
+
+def smallest(refused: Callable[[float], bool], u: float) -> float:
+    """Return the smallest refused error by bisection of its exponent; infinite if an error of 1 is accepted."""
+    low, high = math.log2(u) - 14.0, 0.0
+    if not refused(2.0**high):
+        return math.inf
+    for _ in range(STEPS):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if refused(2.0**middle) else (middle, high)
+    return 2.0**high
+
+
+def sensitivity_rows(operations: Sequence[str], dtypes: Sequence[str]) -> Iterator[list[str]]:
+    """Yield a row of the table for each operation and dtype, with the results at the small and at the large size."""
+    for name in operations:
+        for dtype in dtypes:
+            found = [measure(ops.get(name).case(shape, dtype)) for shape in SIZES[name]]
+            cells = [f"{value:.3g}" for each in found for value in (each.scale, each.element)]
+            yield [name, dtype, *cells, "; ".join(each.case.label for each in found)]
+
+
+HEADS = ["operation", "dtype", "scale, small", "element, small", "scale, large", "element, large", "sizes"]
+
+
+def honest(operations: Sequence[str], dtypes: Sequence[str], seeds: int) -> Iterator[tuple[str, str]]:
+    """Yield the name of each honest result, with the reason if it is refused."""
+    from known_limits import KNOWN
+
+    for framework in LIBRARIES:
+        frameworks.get(framework).prepare(Device("cpu"))
+    for operation in operations:
+        op = ops.get(operation)
+        lines = [
+            each
+            for each in builtin.implementations(operation)
+            if each.framework in LIBRARIES and each.peer is None and each.obstacle(Device("cpu")) is None
+        ]
+        cases = [case for case in op.default_cases("cpu") if case.dtype in dtypes]
+        cases += [case for dtype in dtypes for case in op.telling_cases(dtype, op.precisions(dtype)[0]).values()]
+        for case in dict.fromkeys(cases):
+            for seed in range(seeds):
+                problem = Problem(case, seed, CPU)
+                for line in lines:
+                    limited, _ = KNOWN.get(("cpu", operation, line.name, case.inputs), ((), ""))
+                    if case.dtype in limited or case.dtype in line.adapter.limits(CPU).get(case.inputs, ()):
+                        continue
+                    inputs = tuple(map(line.adapter.to_native, problem.draws[0]))
+                    try:
+                        found = line.function()(*inputs, **op.arguments(case))
+                    except NotImplementedError:
+                        continue
+                    results = found if isinstance(found, tuple) else (found,)
+                    output = outputs.joined([line.adapter.to_torch(each).detach() for each in results])
+                    verdict = judge_draw(output, problem, 0)
+                    name = f"{operation} {case.label} {case.dtype} {line.name} seed {seed}"
+                    yield name, "" if verdict.agrees else verdict.reason
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
+    parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="default: all")
+    parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
+    parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
+    options = parser.parse_args(arguments)
+    operations, dtypes = options.op or ops.names(), options.dtype or list(DTYPES)
+    if not options.honest:
+        print(pipe_table(HEADS, list(sensitivity_rows(operations, dtypes)), right=set(HEADS[2:6])))
+        return 0
+    count, refused = 0, 0
+    for name, reason in honest(operations, dtypes, options.seeds):
+        count += 1
+        if reason:
+            refused += 1
+            print(f"refused: {name}: {reason}", flush=True)
+    print(f"{refused} of {count} honest results are refused")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
