@@ -305,7 +305,7 @@ class ExternalSession:
         """All of a sample but the call."""
         held = self._case
         if adapter.name not in held.empty:
-            outputs = [_zeros(shape, held.output_dtype) for shape in held.output_shapes]
+            outputs = [_zeros(*form) for form in zip(held.output_shapes, held.output_dtypes, strict=True)]
             held.empty[adapter.name] = (
                 tuple(map(adapter.to_native, held.operands)),
                 tuple(map(adapter.to_native, outputs)),
@@ -316,7 +316,7 @@ class ExternalSession:
         start = perf_counter_ns()
         adapter.wait(results)
         ready = perf_counter_ns()
-        self._export(adapter, results if ops.operation(held.case).outputs else results[0])
+        self._export(adapter, results if len(results) > 1 else results[0])
         return p.Sampled(0, ready - start, "")
 
     def _record_sample(self, name: str) -> Any:
