@@ -17,7 +17,8 @@ from suite.external.process import MAX_HANDOFF_NS, ExternalProcess, RaisedError
 from suite.external.requests import TimeExternalRequest
 from suite.hardware import monitor
 from suite.hardware.device import Device
-from suite.implementations.identity import ExternalReference, Reference, name_of
+from suite.implementations import lookup
+from suite.implementations.identity import ExternalReference, name_of
 from suite.processes.child import SHORT_KILL_S
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
     from suite.checking.telling_cases import ProbeResult
-    from suite.external.remote import SharedCase
+    from suite.external.host_timing import HostResults
+    from suite.external.remote import RemoteResults, SharedCase
     from suite.timing import Timing
     from suite.timing.target import Target
 
@@ -54,11 +56,12 @@ class ExternalPool:
         fork_server: ExternalForkServer | None = None,
     ) -> None:
         self.device, self._report_outside = device, report
-        self._kept: dict[ExternalReference, ExternalProcess] = {}
+        self._kept: dict[ExternalReference | None, ExternalProcess] = {}
+        """By file; None for the process that loads none."""
         self._fork_server = fork_server
         self._handoff_ns = 0
         """Cost of a command, measured in a process before it loaded its file; 0 until one was measured undisturbed."""
-        self._active: ExternalProcess | None = None
+        self._active: list[ExternalProcess] = []
         self._latest = Started(None, Phase.STARTING)
 
     @property
@@ -74,8 +77,8 @@ class ExternalPool:
             self._fork_server.close(SHORT_KILL_S)
             self._fork_server = None
 
-    def drop(self, reference: ExternalReference) -> None:
-        """End the process of a file, if it has one: the next use starts a fresh one."""
+    def drop(self, reference: ExternalReference | None) -> None:
+        """End the process of a file, or of none, if there is one: the next use starts a fresh one."""
         process = self._kept.pop(reference, None)
         if process is not None:
             self._discard(process)
@@ -129,44 +132,47 @@ class ExternalPool:
     def time(
         self, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target
     ) -> tuple[dict[str, Timing], int | None]:
-        """Time a file, and a vendor's implementation unless `vendor` is empty, in the file's process.
+        """Time a file, and a vendor's implementation unless `vendor` is empty, in turns.
 
+        On a GPU both run in the file's process. On a CPU the vendor's runs in a process that loads no file.
         Returns the times by name, and the memory that a call of the file takes. Raises `WrongResultsError` for results
         that were wrong while timed, and the errors of `check`.
         """
         from suite.checking.timed_inputs import TimedInputs
-        from suite.external.remote import RemoteResults, RemoteTarget, remote_call
+        from suite.external.remote import RemoteResults, remote_call
         from suite.timing.budgets import BUDGETS_S, INTERVAL
         from suite.timing.sampling import Measurement
 
         reference = request.implementation
-        with self._case(reference, problem, request.timeout_s) as case:
-            references: list[Reference] = [reference, *([vendor] if vendor else [])]
-            process, copied = case.process, False
+        with self._cases(reference, problem, request.timeout_s) as (case, clean):
+            owners: dict[ExternalReference | str, SharedCase] = {reference: case}
+            if vendor:
+                owners[vendor] = clean
+            copied = False
             case.problem.present(0)
-            for each in references:
+            for each, owner in owners.items():
                 self._report(name_of(each), Phase.FIRST_CALL)
-                copied |= process.ask(p.Bind(each), p.Bound).copied
-            peak = process.ask(p.PeakBytes(reference.name), p.Peak).bytes
-            names = list(map(name_of, references))
-            results = RemoteResults(case, names)
+                copied |= owner.process.ask(p.Bind(each), p.Bound).copied
+            peak = case.process.ask(p.PeakBytes(reference.name), p.Peak).bytes
+            cases = {name_of(each): owner for each, owner in owners.items()}
+            target, results = self._target(cases, clean, reference.framework, local)
 
             def rebind() -> None:
-                if copied:
-                    process.ask(p.Rebind(), p.Finished)
+                if copied and not local.on_host:
+                    case.process.ask(p.Rebind(), p.Finished)
 
             inputs = TimedInputs(case.problem, results, rebind)
             measurement = Measurement(
-                [remote_call(process, name, vendor=name == vendor) for name in names],
-                RemoteTarget(process, local, results),
+                [remote_call(owner.process, name, vendor=name == vendor) for name, owner in cases.items()],
+                target,
                 request.cache,
                 on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
                 inputs=inputs,
             )
             timings = measurement.measure(BUDGETS_S[self.device.type], INTERVAL, True, request.max_noise)
-            if not inputs.rounds:  # no recorder has taken samples
+            if isinstance(results, RemoteResults) and not inputs.rounds:  # no recorder has taken samples
                 inputs.begin_round(complete=True)
-                for name in names:
+                for name in cases:
                     results.run(name)
                     inputs.keep(name, None)
             self._report(None, Phase.JUDGING)
@@ -175,31 +181,68 @@ class ExternalPool:
             raise WrongResultsError(wrong)
         return timings, peak
 
+    def _target(
+        self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target
+    ) -> tuple[Target, RemoteResults | HostResults]:
+        """The target of a measurement, and access to its results."""
+        from suite.external.host_timing import HostRecorder, HostResults, HostTarget, empty_sample_ns
+        from suite.external.remote import RemoteResults, RemoteTarget
+
+        if not local.on_host:
+            results = RemoteResults(clean, list(cases))
+            return RemoteTarget(clean.process, local, results), results
+        own, *vendors = cases
+        costs = {own: empty_sample_ns(clean, framework, local.evict)}
+        costs |= {
+            name: empty_sample_ns(clean, lookup.find(clean.problem.case, name).framework, local.evict)
+            for name in vendors
+        }
+        copies = HostResults(cases)
+        return HostTarget(local, HostRecorder(cases, costs, copies)), copies
+
     @contextmanager
-    def _case(self, reference: ExternalReference, problem: Problem, timeout_s: float) -> Iterator[SharedCase]:
-        """The problem, held by the file's process. The process is paused afterwards; an error ends it."""
+    def _cases(
+        self, reference: ExternalReference, problem: Problem, timeout_s: float
+    ) -> Iterator[tuple[SharedCase, SharedCase]]:
+        """The problem in the file's process, and in one without a file. On a GPU the file's process is both."""
+        with self._case(reference, problem, timeout_s) as case:
+            if self.device.type == "cuda":
+                yield case, case
+            else:
+                case.process.stop()
+                with self._case(None, problem, timeout_s, case) as clean:
+                    yield case, clean
+
+    @contextmanager
+    def _case(
+        self, owner: ExternalReference | None, problem: Problem, timeout_s: float, beside: SharedCase | None = None
+    ) -> Iterator[SharedCase]:
+        """The problem, held by a file's process, or by one without a file, with the inputs of the case `beside`.
+
+        The process is paused afterwards; an error ends it.
+        """
         from suite.external.remote import SharedCase
 
-        process = self._running(reference, timeout_s)
+        process = self._running(owner, timeout_s)
         try:
-            case = SharedCase(process, problem)
+            case = SharedCase(process, problem, beside)
             yield case
             case.release()
         except BaseException as error:
             unsupported = isinstance(error, RaisedError) and error.kind == "unsupported"
             if not unsupported:
-                self._kept.pop(reference, None)
+                self._kept.pop(owner, None)
                 self._discard(process)
                 raise
             case.release()
             raise
         finally:
-            self._active = None
-            if reference in self._kept:
+            self._active.remove(process)
+            if owner in self._kept:
                 process.pause()
 
-    def _running(self, reference: ExternalReference, timeout_s: float) -> ExternalProcess:
-        process = self._kept.pop(reference, None)
+    def _running(self, owner: ExternalReference | None, timeout_s: float) -> ExternalProcess:
+        process, name = self._kept.pop(owner, None), owner.name if owner is not None else None
         if process is not None and not process.alive:
             self._discard(process)
             process = None
@@ -208,20 +251,22 @@ class ExternalPool:
                 self._discard(self._kept.pop(next(iter(self._kept))))
             process = self._fresh()
             monitor.own_processes.add(process.pid)
-            self._active = process
-            self._report(reference.name, Phase.STARTING)
+            self._active.append(process)
+            self._report(name, Phase.STARTING)
             try:
                 process.wait_until_ready(self._handoff_ns)
                 self._handoff_ns = process.handoff_ns if process.handoff_ns < MAX_HANDOFF_NS else 0
             except BaseException:
-                self._active = None
+                self._active.remove(process)
                 self._discard(process)
                 raise
-        self._kept[reference] = process  # the most recent, so the last to be ended
-        self._active, process.timeout_s = process, timeout_s
+        else:
+            self._active.append(process)
+        self._kept[owner] = process  # the most recent, so the last to be ended
+        process.timeout_s = timeout_s
         process.discard_output()
         process.resume()
-        self._report(reference.name, Phase.PREPARING)
+        self._report(name, Phase.PREPARING)
         return process
 
     def _fresh(self) -> ExternalProcess:
@@ -242,6 +287,6 @@ class ExternalPool:
 
     def _report(self, name: str | None, phase: Phase, config: str = "") -> None:
         self._latest = Started(name, phase, config)
-        if self._active is not None:
-            self._active.current = self._latest
+        for process in self._active:
+            process.current = self._latest
         self._report_outside(name, phase, config)

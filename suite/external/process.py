@@ -11,9 +11,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from suite.core.errors import SuiteError
 from suite.external import protocol as p
@@ -32,7 +32,17 @@ WARM_UP_PINGS, PINGS, PING_QUANTILE = 5, 21, 0.75
 MAX_HANDOFF_NS = 1_000_000
 """Largest cost of a command that is accepted: on a busy machine some commands wait for a processor."""
 
+RUNNING = ("R", "S", "D")
+"""States of a process that a signal has not stopped."""
+STOP_S = 0.1
+"""Time allowed for a process to stop after a signal."""
+
 A = TypeVar("A")
+
+
+def _send_signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 class RaisedError(SuiteError):
@@ -46,6 +56,9 @@ class RaisedError(SuiteError):
 class ExternalProcess(Child):
     """An external process that `start` starts. `on_wait` runs every tenth of a second while an answer is awaited."""
 
+    _adopted: ClassVar[set[int]] = set()
+    """External processes and their orphans. Each orphan belongs to the first process that was stopped since."""
+
     def __init__(self, start: Start, device: Device, on_wait: Callable[[], None]) -> None:
         ours, theirs = socket.socketpair()
         try:
@@ -58,6 +71,7 @@ class ExternalProcess(Child):
             ours.sendall(key)
         ours.settimeout(FRAME_S)
         self._channel = Channel(ours, key, WORKER)
+        ExternalProcess._adopted.add(self.pid)
         self._on_wait = on_wait
         self.timeout_s = limits.FIRST_CALL_S
         self.handoff_ns = 0
@@ -66,6 +80,9 @@ class ExternalProcess(Child):
         self._known: set[int] = set()
         self._orphans: set[int] = set()
         self._runs = False
+        self._stopped: tuple[int, ...] = ()
+        """The processes that `stop` has stopped; empty while this one may run."""
+        self._device_type = device.type
         self._synchronize: Callable[[], object] = lambda: None
         if device.type == "cuda":
             import torch
@@ -81,7 +98,12 @@ class ExternalProcess(Child):
         self.handoff_ns = handoff_ns or self._measure_handoff()
 
     def _measure_handoff(self) -> int:
-        """Measure the cost of a command that follows an eviction of the cache."""
+        """Measure the cost of a command that follows an eviction of the cache.
+
+        It is part of the latency of calls on a GPU; on a CPU the latency is that of samples.
+        """
+        if self._device_type == "cpu":
+            return 0
         spans = []
         for _ in range(WARM_UP_PINGS + PINGS):
             self.ask(p.Evict(), p.Finished)
@@ -96,12 +118,32 @@ class ExternalProcess(Child):
         Raises `RaisedError` for an exception in the process; `WorkerDiedError` if it ends, is silent for too long, or
         if something else answers.
         """
+        stopped = bool(self._stopped)
+        if stopped:
+            self.stay_awake()
         self._synchronize()  # writes to the shared memory are complete
+        self._send(command, descriptors)
+        try:
+            return self._expect(expected)
+        finally:
+            if stopped:
+                self.stop()
+
+    def sample(self, command: p.Sample) -> p.Sampled:
+        """Let the process run after `stop`, until it has made a sample. `stop` follows, after the sample's span."""
+        for pid in self._stopped:
+            _send_signal(pid, signal.SIGCONT)
+        self._send(command)
+        answer = self._expect(p.Sampled)
+        for pid in self._stopped:
+            _send_signal(pid, signal.SIGSTOP)
+        return answer
+
+    def _send(self, command: p.Command, descriptors: Sequence[int] = ()) -> None:
         try:
             self._channel.send(command, descriptors)
         except ClosedError:
             raise self.death_error() from None
-        return self._expect(expected)
 
     def answer(self, expected: type[A]) -> A:
         """The next answer to the latest command, which has several."""
@@ -129,6 +171,7 @@ class ExternalProcess(Child):
 
     def resume(self) -> None:
         """Let the process run, with all that it has started."""
+        self._stopped = ()
         self._known, self._runs = set(tree.children(os.getpid())), True
         self._signal(signal.SIGCONT)
 
@@ -137,18 +180,40 @@ class ExternalProcess(Child):
         self._find_orphans()
         self._signal(signal.SIGSTOP)
 
+    def stop(self) -> None:
+        """Stop the process, and all that it has started, until `sample` or `ask` lets it run. Returns when it stands
+        still."""
+        self._find_orphans()
+        self._stopped = tuple(self._family())
+        for pid in self._stopped:
+            _send_signal(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_S
+        while any(tree.state(pid) in RUNNING for pid in self._stopped) and time.monotonic() < deadline:
+            time.sleep(0)
+        self._known, self._runs = set(tree.children(os.getpid())), True
+
+    def stay_awake(self) -> None:
+        """End the effect of `stop`."""
+        stopped, self._stopped = self._stopped, ()
+        for pid in stopped:
+            _send_signal(pid, signal.SIGCONT)
+
     def _find_orphans(self) -> None:
         """Note processes of the file whose parent has ended: this process has adopted them."""
         if self._runs:
-            self._orphans |= set(tree.children(os.getpid())) - self._known
+            found = set(tree.children(os.getpid())) - self._known - ExternalProcess._adopted
+            self._orphans |= found
+            ExternalProcess._adopted |= found
         self._runs = False
 
     def _signal(self, number: signal.Signals) -> None:
+        for pid in self._family():
+            _send_signal(pid, number)
+
+    def _family(self) -> Iterator[int]:
+        """This process first, then all that it has started."""
         for pid in (self.pid, *self._orphans):
-            for each in (pid, *tree.descendants(pid)):
-                if each != self._lifeline_process:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(each, number)
+            yield from (each for each in (pid, *tree.descendants(pid)) if each != self._lifeline_process)
 
     def close(self, wait_s: float = KILL_S) -> None:
         self._find_orphans()

@@ -6,8 +6,9 @@ Check                   Called, Raised      one call as the check makes it; the 
 Deliver                 Delivered           the present value of an earlier result goes to the result's block
 Bind, Rebind            Bound, Raised       loads implementations for timing
 Run                     Ran, Raised         calls outside samples
+Sample                  Sampled, Raised     one sample on a CPU
 StartRecorder           Finished, NoRecorder
-Sample                  Finished; other commands may follow, then Go
+Record                  Finished; other commands may follow, then Go: one sample on a GPU
 Go                      Ran, Raised; after Ran comes Delivered
 Evict, Serialize, StopRecorder              Finished
 Collect                 Collected
@@ -129,6 +130,19 @@ class StopRecorder: ...
 
 @dataclass(frozen=True)
 class Sample:
+    """Bind the present values of the operands, call the implementation bound under `name`, and deliver its result.
+
+    An empty name stands for no call: an earlier array of `framework` is delivered.
+    """
+
+    name: str
+    framework: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Take a sample of the implementation bound under `name` with the recorder, at the command `Go`."""
+
     name: str
 
 
@@ -165,6 +179,7 @@ Command = (
     | Serialize
     | StopRecorder
     | Sample
+    | Record
     | Go
     | Collect
     | PeakBytes
@@ -216,6 +231,15 @@ class Ran:
 
     issued_ns: int
     ready_ns: int
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The times of `Ran`, and the `refusal` of `Called`."""
+
+    issued_ns: int
+    ready_ns: int
+    refusal: str
 
 
 @dataclass(frozen=True)
@@ -287,4 +311,4 @@ class Raised:
     reason: str
 
 
-Answer = Ready | Finished | Called | Delivered | Bound | Ran | Collected | Peak | Facts | Raised
+Answer = Ready | Finished | Called | Delivered | Bound | Ran | Sampled | Collected | Peak | Facts | Raised

@@ -17,6 +17,7 @@ from suite import hardware
 from suite.checking.calls import RefusedError
 from suite.checking.memory import whole_storage
 from suite.external import protocol as p
+from suite.external.host_timing import call_ns
 from suite.external.process import ExternalProcess, RaisedError
 from suite.external.shared_memory import Shared, allocate, describe
 from suite.hardware.occupancy import Limits
@@ -32,15 +33,23 @@ if TYPE_CHECKING:
 
 
 class SharedCase:
-    """One case in memory that an external process maps too: `problem` has its inputs, `result` receives results."""
+    """One case in memory that an external process maps too: `problem` has its inputs, `result` receives results.
 
-    def __init__(self, process: ExternalProcess, problem: Problem) -> None:
+    `beside`: the case in another process, whose inputs this one has too. Each has memory of its own for results.
+    """
+
+    def __init__(self, process: ExternalProcess, problem: Problem, beside: SharedCase | None = None) -> None:
         self.process, self._device = process, problem.device
         self._memory: list[Shared] = []
         self._addresses: dict[int, int] = {}
-        self.problem = problem.with_buffers(self._allocate)
         late = self._device.type == "cuda"
-        self.staged = problem.with_buffers(self._allocate).buffers if late else ()
+        if beside is None:
+            self.problem = problem.with_buffers(self._allocate)
+            self.staged = problem.with_buffers(self._allocate).buffers if late else ()
+        else:
+            self.problem, self.staged = beside.problem, beside.staged
+            for each in beside._memory[:-1]:  # the last is its result's
+                self._add(each)
         dtype = getattr(torch, problem.output_dtype)
         elements = torch.Size(problem.output_shape).numel()
         memory = self._allocate(elements * dtype.itemsize)
@@ -58,9 +67,12 @@ class SharedCase:
 
     def _allocate(self, nbytes: int) -> torch.Tensor:
         shared = allocate(nbytes, self._device)
+        self._add(shared)
+        return shared.bytes
+
+    def _add(self, shared: Shared) -> None:
         self._addresses.setdefault(shared.bytes.untyped_storage().data_ptr(), len(self._memory))
         self._memory.append(shared)
-        return shared.bytes
 
     def _described(self, tensors: Sequence[torch.Tensor]) -> tuple[p.Operand, ...]:
         return tuple(describe(each, self._addresses[each.untyped_storage().data_ptr()]) for each in tensors)
@@ -131,7 +143,7 @@ class RemoteCall(Call):
     def _run(self, count: int, clock: Callable[[], int]) -> tuple[float, float]:
         begin = clock()
         ran = self.process.ask(p.Run(self.name, count), p.Ran)
-        ready = call_ns(ran.ready_ns, clock() - begin, self.process)
+        ready = call_ns(ran.ready_ns, clock() - begin, self.process.handoff_ns)
         return max(0.0, min(ran.issued_ns, ready)), ready
 
     def repeat(self, count: int) -> object:
@@ -143,22 +155,12 @@ def remote_call(process: ExternalProcess, name: str, *, vendor: bool) -> RemoteC
     return RemoteCall(name, lambda: process.ask(p.Run(name, 1), p.Ran), lambda ran: None, vendor, process=process)
 
 
-def call_ns(claimed_ns: float, span_ns: float, process: ExternalProcess) -> float:
-    """The time of a call: the claim of the external process, but at least `span_ns` less the cost of a command.
-
-    `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
-    """
-    if claimed_ns > span_ns:
-        reason = f"its process claims {claimed_ns:g} ns of a call that took {span_ns:g} ns: a clock was replaced"
-        raise RaisedError(p.Raised("error", reason))
-    return max(claimed_ns, span_ns - process.handoff_ns)
-
-
 class RemoteTarget:
-    """The device of an external process. The clock and the readings of the device are those of this process."""
+    """The GPU of an external process. The clock and the readings of the device are those of this process."""
+
+    on_host = False
 
     def __init__(self, process: ExternalProcess, local: Target, results: RemoteResults) -> None:
-        self.on_host = local.on_host
         self._process, self._local, self._results = process, local, results
 
     def clock(self) -> int:
@@ -171,7 +173,7 @@ class RemoteTarget:
         self._process.ask(p.Evict(), p.Finished)
 
     def recorder(self) -> Recorder:
-        return RemoteRecorder(self._process, self._results, on_host=self.on_host)
+        return RemoteRecorder(self._process, self._results)
 
     def state(self) -> hardware.State | None:
         return self._local.state()
@@ -184,16 +186,12 @@ class RemoteTarget:
 
 
 class RemoteRecorder:
-    """Takes samples in an external process.
+    """Takes samples on the GPU of an external process, by its recorder, which was bound before the file was loaded."""
 
-    On a CPU the time of a sample is that of `call_ns`. On a GPU it comes from the recorder of the external process,
-    which was bound before the file was loaded.
-    """
+    name = "cupti"
 
-    def __init__(self, process: ExternalProcess, results: RemoteResults, *, on_host: bool) -> None:
-        self.name = "wall" if on_host else "cupti"
-        self._process, self._results, self._on_host = process, results, on_host
-        self._samples: list[Sample] = []
+    def __init__(self, process: ExternalProcess, results: RemoteResults) -> None:
+        self._process, self._results = process, results
 
     def start(self) -> None:
         try:
@@ -209,7 +207,7 @@ class RemoteRecorder:
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
         """The external process makes the call of that name in place of `run`, which gets the time of its return."""
-        self._process.ask(p.Sample(name), p.Finished)
+        self._process.ask(p.Record(name), p.Finished)
         prepare()
         begin = perf_counter_ns()
         ran = self._process.ask(p.Go(), p.Ran)
@@ -217,13 +215,8 @@ class RemoteRecorder:
         self._results.refusals[name] = self._process.answer(p.Delivered).refusal
         if isinstance(run, Sampled):
             run.issue_us = min(ran.issued_ns, span) / 1000
-        if self._on_host:
-            self._samples.append(Sample(name, call_ns(ran.ready_ns, span, self._process) / 1000, None))
 
     def collect(self) -> list[Sample]:
-        if self._on_host:
-            samples, self._samples = self._samples, []
-            return samples
         collected = self._ask(p.Collect(), p.Collected)
         latest = {each.name: each.activities for each in collected.latest}
         return [

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from time import perf_counter_ns  # bound before the file can replace it
 from typing import TYPE_CHECKING, Any
 
-from suite import ops
+from suite import frameworks, ops
 from suite.external import protocol as p
 from suite.external.channel import Channel
 from suite.external.implementation import ExternalImplementation
+from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
 from suite.implementations import failure, lookup
 from suite.implementations.arguments import missing_parameters
@@ -55,6 +56,8 @@ class Held:
     firsts: dict[str, Any]
     """The result of the first sample of each name."""
     bound: dict[str, BoundCall]
+    empty: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
+    """Inputs and results of samples without a call, by framework."""
 
 
 class ExternalSession:
@@ -123,7 +126,9 @@ class ExternalSession:
             case p.Run():
                 return self._run(command)
             case p.Sample():
-                return self._sample(command.name)
+                return self._sample(command)
+            case p.Record():
+                return self._record_sample(command.name)
             case p.Evict():
                 self.target.evict()
                 self.target.synchronize()
@@ -161,6 +166,7 @@ class ExternalSession:
             checked=[],
             firsts={},
             bound={},
+            empty={},
         )
         self._functions.clear()
         for end in self._watching:
@@ -242,14 +248,14 @@ class ExternalSession:
             held.result.copy_(held.checked[which].now())
             self.target.synchronize()
             return p.Delivered()
-        return self._export(which, held.firsts[which])
+        return self._export(held.bound[which].implementation.adapter, held.firsts[which])
 
-    def _export(self, name: str, result: Any) -> p.Delivered:
+    def _export(self, adapter: Adapter, result: Any) -> p.Delivered:
         from suite.checking.calls import RefusedError, as_torch
 
         held = self._case
         try:
-            held.result.copy_(joined(as_torch(result, held.bound[name].implementation.adapter, held)))
+            held.result.copy_(joined(as_torch(result, adapter, held)))
         except RefusedError as refused:
             return p.Delivered(str(refused))
         self.target.synchronize()
@@ -267,6 +273,8 @@ class ExternalSession:
         if not command.name:
             return p.Ran(0, 0)
         bound, result = self._bound_call(command.name), None
+        if self.target.on_host:
+            bound.rebind(self._case.operands)
         start = perf_counter_ns()
         for _ in range(command.count):
             result = bound.issue()
@@ -276,10 +284,43 @@ class ExternalSession:
         if not command.keep:
             return ran
         self.channel.send(ran)
-        return self._export(command.name, result)
+        return self._export(bound.implementation.adapter, result)
 
-    def _sample(self, name: str) -> Any:
-        """One sample; the commands before `Go` are its preparation."""
+    def _sample(self, command: p.Sample) -> p.Sampled:
+        """One sample by the worker's clock, which runs from its command to the end of this answer."""
+        if not command.name:
+            return self._empty_sample(frameworks.get(command.framework))
+        held, bound = self._case, self._bound_call(command.name)
+        bound.rebind(held.operands)
+        start = perf_counter_ns()
+        result = bound.issue()
+        issued = perf_counter_ns()
+        bound.implementation.adapter.wait(result)
+        ready = perf_counter_ns()
+        held.firsts.setdefault(command.name, result)
+        refusal = self._export(bound.implementation.adapter, result).refusal
+        return p.Sampled(issued - start, ready - start, refusal)
+
+    def _empty_sample(self, adapter: Adapter) -> p.Sampled:
+        """All of a sample but the call."""
+        held = self._case
+        if adapter.name not in held.empty:
+            outputs = [_zeros(*form) for form in zip(held.output_shapes, held.output_dtypes, strict=True)]
+            held.empty[adapter.name] = (
+                tuple(map(adapter.to_native, held.operands)),
+                tuple(map(adapter.to_native, outputs)),
+            )
+        inputs, results = held.empty[adapter.name]
+        if not all(map(adapter.shares_memory, inputs, held.operands)):
+            list(map(adapter.to_native, held.operands))
+        start = perf_counter_ns()
+        adapter.wait(results)
+        ready = perf_counter_ns()
+        self._export(adapter, results if len(results) > 1 else results[0])
+        return p.Sampled(0, ready - start, "")
+
+    def _record_sample(self, name: str) -> Any:
+        """One sample by the recorder; the commands before `Go` are its preparation."""
         bound = self._bound_call(name)
         result: Any = None
         spans = [0, 0, 0]
@@ -306,7 +347,7 @@ class ExternalSession:
         self.recorder.sample(name, prepare, run)
         self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
         self._case.firsts.setdefault(name, result)
-        return self._export(name, result)
+        return self._export(bound.implementation.adapter, result)
 
     def _record(self, command: Any) -> Any:
         """Answer a command to the recorder."""
@@ -336,6 +377,12 @@ class ExternalSession:
             for name, activities in latest.items()
         )
         return p.Collected(tuple(samples), tuple(observed))
+
+
+def _zeros(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    import torch
+
+    return torch.zeros(shape, dtype=getattr(torch, dtype))
 
 
 def _launch(launch: Launch | None) -> p.ObservedLaunch | None:

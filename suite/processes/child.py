@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Protocol
 
 from suite.core.errors import WorkerError
@@ -160,7 +159,7 @@ class Child:
                 raise self.death_error()
             if not ready:
                 self.tick()
-                stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.pid) else None
+                stopped_at = (stopped_at or time.monotonic()) if tree.state(self.pid) == "T" else None
                 if stopped_at is not None and time.monotonic() - stopped_at > self.max_stop_s:
                     self.kill()
                     reason = f"it was stopped by a signal from outside for {self.max_stop_s:g} s, and was killed"
@@ -250,11 +249,3 @@ class Child:
 
 def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
-
-
-def _is_stopped(pid: int) -> bool:
-    """True while a signal such as SIGSTOP stops the process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
-    except (OSError, IndexError):
-        return False

@@ -42,6 +42,14 @@ def _by_parent() -> dict[int, list[int]]:
     return found
 
 
+def state(pid: int) -> str:
+    """The state of a process as a letter, such as T while a signal stops it; empty if there is none, or no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
 def signal_all(pid: int, number: int) -> None:
     """Send a signal to all descendants of `pid`, in any session and process group."""
     for each in descendants(pid):

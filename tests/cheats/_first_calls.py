@@ -69,7 +69,7 @@ def first_call(each: cheats.Cheat) -> str:
     inputs = operands(each.operation, each.shape)
     expected, before = truth(each.operation, inputs), [x.clone() for x in inputs]
     module = load(each.path)
-    native = [x.numpy() if getattr(module, "framework", "torch") == "numpy" else x for x in inputs]
+    native = [x if getattr(module, "framework", "torch") == "torch" else x.numpy() for x in inputs]  # also for JAX
     result = torch.as_tensor(np.asarray(getattr(module, each.operation)(*native)))
     if result.shape != expected.shape or result.dtype != torch.float32:
         return f"{tuple(result.shape)} {result.dtype}"

@@ -190,28 +190,26 @@ def test_a_replaced_clock_gains_nothing(session: Session, tmp_path: Path) -> Non
     assert 15_000 < (reply.timings["with/clock"].device_us or 0.0) < 40_000, "20 ms, less the time of a command"
 
 
-DISTURBS = {
+PATCHES = {
     "slows": (
-        "import torch, time\nadd = torch.add\ndef slow(*given, **more):\n    time.sleep(0.002)\n"
-        "    return add(*given, **more)\ntorch.add = slow\n" + RIGHT,
-        r"disturbs its neighbours: torch takes [\d,.]+ us beside it, and",
+        "import torch, time\nadd = torch.add\ndef slow(*given, **more):\n    time.sleep(0.02)\n"
+        "    return add(*given, **more)\ntorch.add = slow\n" + RIGHT
     ),
-    "breaks": (
-        "import torch\ndel torch.add\n" + RIGHT,
-        "disturbs its neighbours: torch fails beside it: AttributeError",
-    ),
+    "breaks": "import torch\ndel torch.add\n" + RIGHT,
 }
 
 
-@pytest.mark.parametrize("name", DISTURBS)
-def test_a_file_that_disturbs_the_vendor_has_no_ratio(name: str, session: Session, tmp_path: Path) -> None:
-    text, flag = DISTURBS[name]
-    reply = timed(session, file(tmp_path, name, text), "torch", 20.0)
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_file_that_patches_torch_does_not_change_the_vendor_beside_it(
+    name: str, session: Session, tmp_path: Path
+) -> None:
+    reply = timed(session, file(tmp_path, name, PATCHES[name]), "torch", 1e6)
     assert isinstance(reply, TimeReply), reply
     columns = reply.timings[f"with/{name}"]
     assert columns.device_us
-    assert columns.vs_best is None
-    assert re.search(flag, columns.remarks), columns.remarks
+    assert columns.vs_best is not None
+    assert columns.vs_best * columns.device_us < 20_000, "the vendor's time is not that of the patched function"
+    assert columns.remarks == ""
 
 
 def test_a_vendor_is_disturbed_beyond_a_limit_alone() -> None:
