@@ -45,6 +45,14 @@ COMMANDS = sorted(
 )
 
 
+PROBLEM = """import torch
+def generate_input(size, seed):
+    return torch.randn(size)
+def ref_kernel(data):
+    return data.cumsum(0)
+"""
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the documents speak of."""
@@ -55,6 +63,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for option, name in pairwise(words):
             if option == "--with":
                 (home / name).touch()
+            if option == "--gpumode":
+                (home / name).mkdir(parents=True)
+                (home / name / "task.yml").write_text('tests:\n  - {"size": 64, "seed": 1}\n')
+                (home / name / "reference.py").write_text(PROBLEM)
     (home / "shapes.csv").write_text("M,N,K\n64,64,64\n")
     (home / "examples").symlink_to(ROOT / "examples")
     (home / "config.json").symlink_to(ROOT / "examples" / "llama3_8b.json")

@@ -87,7 +87,7 @@ class Judge:
                 self.telling[dtype, precision] = Problems(op.telling_cases(dtype, precision), 0, CPU)
             try:
                 with _limited():
-                    found = probe(function, adapter, self.telling[dtype, precision])
+                    found = probe(lambda case, f=function: f, adapter, self.telling[dtype, precision])
             except Exception as error:
                 return f"{type(error).__name__}: {error}"
             if found.reason:

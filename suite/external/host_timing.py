@@ -17,7 +17,7 @@ import torch
 from suite import hardware
 from suite.checking.calls import RefusedError
 from suite.external import protocol as p
-from suite.external.process import RaisedError
+from suite.external.process import call_ns
 from suite.hardware.occupancy import Limits
 from suite.timing.recorder import Sample
 from suite.timing.sampling import Sampled
@@ -123,17 +123,6 @@ class HostRecorder:
     def collect(self) -> list[Sample]:
         samples, self._samples = self._samples, []
         return samples
-
-
-def call_ns(claimed_ns: float, span_ns: float, cost_ns: float) -> float:
-    """The time of a call: the claim of the external process, but at least `span_ns` less `cost_ns`.
-
-    `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
-    """
-    if claimed_ns > span_ns:
-        reason = f"its process claims {claimed_ns:g} ns of a call that took {span_ns:g} ns: a clock was replaced"
-        raise RaisedError(p.Raised("error", reason))
-    return max(claimed_ns, span_ns - cost_ns)
 
 
 def empty_sample_ns(case: SharedCase, framework: str, evict: Callable[[], None]) -> float:

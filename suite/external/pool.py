@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from suite.checking.telling_cases import ProbeResult
     from suite.external.host_timing import HostResults
     from suite.external.remote import RemoteResults, SharedCase
+    from suite.problem.case import Case
     from suite.timing import Timing
     from suite.timing.target import Target
 
@@ -61,6 +62,8 @@ class ExternalPool:
         self._fork_server = fork_server
         self._handoff_ns = 0
         """Cost of a command, measured in a process before it loaded its file; 0 until one was measured undisturbed."""
+        self._costs_ns: dict[tuple[Case, str], float] = {}
+        """Costs of samples without a call, by case and framework, of the latest case."""
         self._active: list[ExternalProcess] = []
         self._latest = Started(None, Phase.STARTING)
 
@@ -185,20 +188,28 @@ class ExternalPool:
         self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target
     ) -> tuple[Target, RemoteResults | HostResults]:
         """The target of a measurement, and access to its results."""
-        from suite.external.host_timing import HostRecorder, HostResults, HostTarget, empty_sample_ns
+        from suite.external.host_timing import HostRecorder, HostResults, HostTarget
         from suite.external.remote import RemoteResults, RemoteTarget
 
         if not local.on_host:
             results = RemoteResults(clean, list(cases))
             return RemoteTarget(clean.process, local, results), results
         own, *vendors = cases
-        costs = {own: empty_sample_ns(clean, framework, local.evict)}
-        costs |= {
-            name: empty_sample_ns(clean, lookup.find(clean.problem.case, name).framework, local.evict)
-            for name in vendors
-        }
+        frameworks = {own: framework} | {name: lookup.find(clean.problem.case, name).framework for name in vendors}
+        costs = {name: self._cost_ns(clean, each, local) for name, each in frameworks.items()}
         copies = HostResults(cases)
         return HostTarget(local, HostRecorder(cases, costs, copies)), copies
+
+    def _cost_ns(self, clean: SharedCase, framework: str, local: Target) -> float:
+        """Cost of a sample without a call. The files of a case share it."""
+        from suite.external.host_timing import empty_sample_ns
+
+        case = clean.problem.case
+        if any(measured != case for measured, _ in self._costs_ns):
+            self._costs_ns.clear()
+        if (case, framework) not in self._costs_ns:
+            self._costs_ns[case, framework] = empty_sample_ns(clean, framework, local.evict)
+        return self._costs_ns[case, framework]
 
     @contextmanager
     def _cases(

@@ -223,3 +223,14 @@ class ExternalProcess(Child):
         for orphan in self._orphans:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 ForkedProcess(orphan).wait(ORPHAN_S)
+
+
+def call_ns(claimed_ns: float, span_ns: float, cost_ns: float) -> float:
+    """The time of a call: the claim of the external process, but at least `span_ns` less `cost_ns`.
+
+    `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
+    """
+    if claimed_ns > span_ns:
+        reason = f"its process claims {claimed_ns:g} ns of a call that took {span_ns:g} ns: a clock was replaced"
+        raise RaisedError(p.Raised("error", reason))
+    return max(claimed_ns, span_ns - cost_ns)

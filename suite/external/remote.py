@@ -17,8 +17,7 @@ from suite import hardware
 from suite.checking.calls import RefusedError
 from suite.checking.memory import whole_storage
 from suite.external import protocol as p
-from suite.external.host_timing import call_ns
-from suite.external.process import ExternalProcess, RaisedError
+from suite.external.process import ExternalProcess, RaisedError, call_ns
 from suite.external.shared_memory import Shared, allocate, describe
 from suite.hardware.occupancy import Limits
 from suite.implementations.identity import Reference

@@ -11,8 +11,8 @@ import torch
 from suite.checking.calls import RefusedError
 from suite.external import host_timing
 from suite.external import protocol as p
-from suite.external.host_timing import HostRecorder, HostResults, call_ns, empty_sample_ns
-from suite.external.process import RaisedError
+from suite.external.host_timing import HostRecorder, HostResults, empty_sample_ns
+from suite.external.process import RaisedError, call_ns
 
 
 class Case:

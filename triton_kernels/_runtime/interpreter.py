@@ -79,12 +79,11 @@ def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if INTERPRET:
-    import numpy as np
     from triton.runtime import interpreter
 
     # tl.maximum and tl.minimum without propagate_nan return the other operand for NaN, as on a GPU.
-    interpreter.InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
-    interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
+    interpreter.InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, interpreter.np.fmax)
+    interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, interpreter.np.fmin)
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)
