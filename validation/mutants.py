@@ -130,7 +130,7 @@ class Score:
 def score(
     operation: str, mutants: Sequence[Mutant], report: Callable[[Mutant, str], None] = lambda mutant, said: None
 ) -> Score:
-    """Judge mutants of one operation. report: is told what is wrong with each."""
+    """Judge mutants of one operation. report: is called with each mutant and its fault."""
     judge, found = Judge(operation), Score()
     for mutant in mutants:
         try:

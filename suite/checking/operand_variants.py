@@ -24,7 +24,7 @@ BLOCKS = (4, 8, 16, 64, 128)
 Changed = tuple[str, Inputs]
 """A mistake, and the operands that the kernel reads instead."""
 Readings = Mapping[str, torch.Tensor]
-"""What a kernel reads for one operand, by the mistake: `{0} was read as if it was contiguous`."""
+"""The mistaken reading of one operand, by the mistake: `{0} was read as if it was contiguous`."""
 
 
 def changed_operands(inputs: Inputs, names: Sequence[str], axes: Sequence[Sequence[str]]) -> Iterator[Changed]:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of the reference does.
+    """The effects of a call of the reference.
 
     written: the positions of the tensors that it writes to. count: the number of its results. views: some result lies
     in the memory of an argument.

@@ -14,50 +14,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from suite import hardware
 from suite.checking.calls import RefusedError
 from suite.external import protocol as p
 from suite.external.process import call_ns
-from suite.hardware.occupancy import Limits
 from suite.timing.recorder import Sample
 from suite.timing.sampling import Sampled
-from suite.timing.target import Target
 
 if TYPE_CHECKING:
     from suite.external.remote import SharedCase
 
 EMPTY_WARM_UPS, EMPTY_SAMPLES, EMPTY_QUANTILE = 2, 9, 0.75
 """Samples without a call, and the quantile of their times that is the cost of a sample."""
-
-
-class HostTarget:
-    """A CPU on which calls run in external processes. The clock and the evictions are this process's."""
-
-    on_host = True
-
-    def __init__(self, local: Target, recorder: HostRecorder) -> None:
-        self._local, self._recorder = local, recorder
-
-    def clock(self) -> int:
-        return perf_counter_ns()
-
-    def synchronize(self) -> None:
-        """Every command ends when its call has ended."""
-
-    def evict(self) -> None:
-        self._local.evict()
-
-    def recorder(self) -> HostRecorder:
-        return self._recorder
-
-    def state(self) -> hardware.State | None:
-        return self._local.state()
-
-    def energy_mj(self) -> int | None:
-        return self._local.energy_mj()
-
-    def limits(self) -> Limits | None:
-        return self._local.limits()
 
 
 class HostResults:

@@ -188,17 +188,18 @@ class ExternalPool:
         self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target
     ) -> tuple[Target, RemoteResults | HostResults]:
         """The target of a measurement, and access to its results."""
-        from suite.external.host_timing import HostRecorder, HostResults, HostTarget
-        from suite.external.remote import RemoteResults, RemoteTarget
+        from suite.external.host_timing import HostRecorder, HostResults
+        from suite.external.remote import RemoteRecorder, RemoteResults, RemoteTarget
 
         if not local.on_host:
             results = RemoteResults(clean, list(cases))
-            return RemoteTarget(clean.process, local, results), results
+            recorder = RemoteRecorder(clean.process, results)
+            return RemoteTarget(local, recorder, lambda: clean.process.ask(p.Evict(), p.Finished)), results
         own, *vendors = cases
         frameworks = {own: framework} | {name: lookup.find(clean.problem.case, name).framework for name in vendors}
         costs = {name: self._cost_ns(clean, each, local) for name, each in frameworks.items()}
         copies = HostResults(cases)
-        return HostTarget(local, HostRecorder(cases, costs, copies)), copies
+        return RemoteTarget(local, HostRecorder(cases, costs, copies), local.evict), copies
 
     def _cost_ns(self, clean: SharedCase, framework: str, local: Target) -> float:
         """Cost of a sample without a call. The files of a case share it."""

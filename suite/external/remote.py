@@ -155,12 +155,14 @@ def remote_call(process: ExternalProcess, name: str, *, vendor: bool) -> RemoteC
 
 
 class RemoteTarget:
-    """The GPU of an external process. The clock and the readings of the device are those of this process."""
+    """The device on which calls run in external processes. The clock and the readings of the device are this process's.
 
-    on_host = False
+    `evict` evicts the cache, from this process on a CPU and from the external process on a GPU.
+    """
 
-    def __init__(self, process: ExternalProcess, local: Target, results: RemoteResults) -> None:
-        self._process, self._local, self._results = process, local, results
+    def __init__(self, local: Target, recorder: Recorder, evict: Callable[[], object]) -> None:
+        self.on_host = local.on_host
+        self._local, self._recorder, self._evict = local, recorder, evict
 
     def clock(self) -> int:
         return perf_counter_ns()
@@ -169,10 +171,10 @@ class RemoteTarget:
         """Every command ends when the device is idle."""
 
     def evict(self) -> None:
-        self._process.ask(p.Evict(), p.Finished)
+        self._evict()
 
     def recorder(self) -> Recorder:
-        return RemoteRecorder(self._process, self._results)
+        return self._recorder
 
     def state(self) -> hardware.State | None:
         return self._local.state()

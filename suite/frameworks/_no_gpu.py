@@ -50,7 +50,7 @@ IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 
 class _OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
-    """While entered, torch's functions put on the CPU what they are told to put on `cuda`."""
+    """While entered, torch's functions use the CPU where a file names `cuda`."""
 
     def __init__(self, claims_cuda: bool) -> None:
         super().__init__()

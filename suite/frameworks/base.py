@@ -89,7 +89,7 @@ class Adapter(ABC):
         return True
 
     def described(self, result: Any) -> str:
-        """What `result` is, for the message that it is no array of the framework."""
+        """Describe `result`, for the message that it is no array of the framework."""
         return f"a {type(result).__name__}"
 
     def to_torch(self, array: Any) -> Any:
