@@ -96,9 +96,9 @@ def anchors(path: Path) -> frozenset[str]:
 
 @each_document
 def test_anchors_resolve(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)\s]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
-    local = [((path.parent / name if name else path).resolve(), anchor) for name, anchor in targets if "://" not in name]
-    missing = [anchor for file, anchor in local if file.suffix == ".md" and anchor not in anchors(file)]
+    links = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    targets = [((path.parent / name).resolve() if name else path, anchor) for name, anchor in links]
+    missing = [anchor for target, anchor in targets if target.suffix == ".md" and anchor not in anchors(target)]
     assert not missing
 
 
