@@ -143,7 +143,7 @@ class DeviceRun:
         row = self._new_row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
         if obstacle is None and not self.interpreted_too and row.execution is not Mode.NATIVE:
-            obstacle = Status.UNSUPPORTED, f"{row.execution} here, and a sweep is for what runs natively"
+            obstacle = Status.UNSUPPORTED, f"{row.execution} here, and a sweep runs native implementations only"
         if obstacle is not None:
             row.status, row.reason = Status(obstacle[0]), obstacle[1]
             return row

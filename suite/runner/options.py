@@ -1,4 +1,4 @@
-"""Options of a run: how it is done. `selection.py` says what is run."""
+"""Options of a run. `selection.py` has its operations, implementations and cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Options:
     native_only: bool = False
     """Leave out implementations that are interpreted or emulated on this device."""
     host: Device | None = None
-    """A CPU whose native implementations get rows in the same tables as those of `device`."""
+    """A CPU. Its native implementations get rows in the tables of `device`."""
     transfers: bool = False
     """Also time the copies of the inputs to the device and of the result back."""
     compiles: bool = False

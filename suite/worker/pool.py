@@ -41,8 +41,8 @@ __all__ = ["Pool", "WorkerDiedError", "WorkerTimeoutError"]
 class Pool:
     """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
-    `environment` adds variables to those of this process. `memory_bytes` limits the host memory of the worker; None
-    allows most of the free memory.
+    `environment` adds variables to this process's own. `memory_bytes` limits the host memory of the worker; None allows
+    most of the free memory.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from suite.implementations.implementation import Implementation
 
 SLACK, HOST_US = 1.3, 50.0
-"""A candidate stays if the host's clock gives at most SLACK times the fastest plus HOST_US, the clock's error."""
+"""A candidate stays if its time is at most SLACK times the fastest plus HOST_US, the error of the host's clock."""
 CLOSE, FINAL_S = 1.06, 2.0
 """After the first samples a candidate stays up to CLOSE times the fastest. The rest is timed for FINAL_S in all, since
 the power cap takes that long to act and may change the order."""

@@ -40,7 +40,7 @@ def prove(
     Raises `UsageError` on a CPU, `SuiteError` without a recorder.
     """
     if where.type != "cuda":
-        raise UsageError("--timer: it is a GPU's activity records that are proved; device_us of a CPU is wall time")
+        raise UsageError("--timer checks a GPU's activity records; device_us of a CPU is wall time")
     facts = next(each for each in hardware.devices() if each["index"] == where.index)
     for name in ("triton", "jax"):
         frameworks.get(name).prepare(where)
@@ -54,7 +54,7 @@ def prove(
 
     torch.cuda.synchronize(device)
     if reason := unavailable_reason():
-        raise SuiteError(f"there is no recorder to prove: {reason}")
+        raise SuiteError(f"there is no recorder to check: {reason}")
     on_phase("building the work")
     arena = Arena(device, array_bytes(ARRAY_BYTES, hardware.memory_bytes("cuda", where.index)) // 4)
     found, rows = kits(where, arena)
