@@ -52,14 +52,24 @@ def parameters(text: str, function: str) -> list[str]:
     Raises:
         LookupError: if there is no such function, or it has other last parameters.
     """
+    words = _declarations(text, function)
+    if len(words) < 2 or not re.match(r"cudaStream_t\b", words[-2]) or not re.match(r"LaunchRecord\s*\*", words[-1]):
+        raise LookupError(f"{function} must end in (..., cudaStream_t stream, LaunchRecord* record)")
+    return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
+
+
+def parameter_names(text: str, function: str) -> list[str]:
+    """Names of the parameters of `function` but the last two. Raises `LookupError` as `parameters` does."""
+    return [re.findall(r"\w+", each)[-1] for each in _declarations(text, function)[:-2]]
+
+
+def _declarations(text: str, function: str) -> list[str]:
+    """The parameters of a launcher, without `const` and `__restrict__`."""
     code = blank(text, strings=False)
     match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
     if match is None:
         raise LookupError(f'no extern "C" int {function}(...)')
-    words = [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
-    if len(words) < 2 or not re.match(r"cudaStream_t\b", words[-2]) or not re.match(r"LaunchRecord\s*\*", words[-1]):
-        raise LookupError(f"{function} must end in (..., cudaStream_t stream, LaunchRecord* record)")
-    return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
+    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
 
 
 def launchers(text: str) -> dict[str, int]:
@@ -112,9 +122,11 @@ def _shared(text: str) -> str:
             edits.append((match.start(), end, f"{kind}* const {name} = ::cuda_host::dynamic_shared<{kind}>(){lines}"))
             continue
         edits.append((match.start(), match.end(), "static"))
+        declared = (code[match.end() + first : match.end() + last] for first, last in names)
         enter = [
-            f" {{ static unsigned long long cuda_host_block; ::cuda_host::enter_shared(cuda_host_block, {name}); }}"
-            for name in (code[match.end() + first : match.end() + last] for first, last in names)
+            " { static unsigned long long cuda_host_block;"
+            f' ::cuda_host::enter_shared(cuda_host_block, {name}, "{name}"); }}'
+            for name in declared
         ]
         edits.append((end + 1, end + 1, "".join(enter)))
     return _edited(text, edits)

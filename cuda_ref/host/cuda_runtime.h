@@ -30,6 +30,12 @@
 
 #include "block.h"
 
+#ifdef CUDA_HOST_CHECKED
+#include "checked.h"
+#else
+#include "unchecked.h"
+#endif
+
 #include "barrier.h"
 
 #include "warp.h"

@@ -10,6 +10,7 @@
     X(cudaErrorMemoryAllocation, 2, "out of memory")                            \
     X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")       \
     X(cudaErrorNotSupported, 801, "operation not supported")                    \
+    X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
     X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
     X(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")   \
     X(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered") \
@@ -70,6 +71,11 @@ static cudaError_t last_error = cudaSuccess;
 static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
 static bool has_declined = false;
+static cudaError_t failed = cudaSuccess;  // of a kernel: all later calls return it, as on a device
+
+// In checked.h: memory that kernels may use.
+static void allow(const void* begin, size_t bytes, const char* name);
+static void forget(const void* begin);
 
 static inline cudaError_t set_error(cudaError_t error) {
     if (error != cudaSuccess) {
@@ -248,13 +254,14 @@ static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes
 
 static inline cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     *pointer = aligned_alloc(256, (bytes + 255) / 256 * 256);  // aligned as on a device
+    cuda_host::allow(*pointer, bytes, "an allocation");
     return *pointer != nullptr || bytes == 0 ? cudaSuccess : cuda_host::set_error(cudaErrorMemoryAllocation);
 }
 template <typename T>
 static cudaError_t cudaMalloc(T** pointer, size_t bytes) {
     return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
-static inline cudaError_t cudaFree(void* pointer) { return free(pointer), cudaSuccess; }
+static inline cudaError_t cudaFree(void* pointer) { return cuda_host::forget(pointer), free(pointer), cudaSuccess; }
 template <typename T>
 static cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t = nullptr) {
     return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
