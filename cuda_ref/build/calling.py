@@ -6,6 +6,7 @@ effect in the next process.
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -171,6 +172,7 @@ def _bind(source: str | Path, function: str, device: torch.device, known: dict[K
 
     bound = known[source, function, device] = Bound(_load(source, target), function, path_of(source), device)
     if target == compiler.CHECKED:
+        bound.loaded.cuda_host_moved(os.fsencode(library(source, target)))  # the build loads it from elsewhere
         bound.names = [each.encode() for each in rewrite.parameter_names(path_of(source).read_text(), function)]
     return bound
 

@@ -38,8 +38,8 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     *HOST_FLAGS,
     "-g1",  # for the line of an access
     "-fno-tree-vectorize",  # each thread makes its own accesses
-    "-fsanitize=kernel-address",
-    *(f"--param=asan-{name}" for name in ("instrumentation-with-call-threshold=0", "stack=0", "globals=1")),
+    "-fsanitize=thread",
+    "--param=tsan-instrument-func-entry-exit=0",
     "-DCUDA_HOST_CHECKED",
 ]
 HOST, CHECKED = "host", "checked"

@@ -33,7 +33,7 @@ def library(source: str | Path, target: str) -> Path:
     if compiler.on_host(target):
         flags = compiler.HOST_FLAGS if target == compiler.HOST else compiler.CHECKED_FLAGS
         try:
-            text = rewrite.to_host(text)
+            text = rewrite.to_host(text, gaps=target == compiler.CHECKED)
         except ValueError as error:
             raise BuildError(f"{path_of(source)}: {error}") from None
         headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]

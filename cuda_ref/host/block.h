@@ -48,7 +48,7 @@ struct Block {
 static Block block;
 
 // Not itself checked by checked.h, which calls it.
-__attribute__((no_sanitize("kernel-address"))) static inline bool in_kernel() {
+__attribute__((no_sanitize("thread"))) static inline bool in_kernel() {
     return block.body != nullptr && block.running >= 0;
 }
 

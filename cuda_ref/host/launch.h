@@ -116,6 +116,7 @@ struct Launch {
         const auto thread = [&] { kernel(arguments...); };
         using Body = decltype(thread);
         const int regions = allow_parameter(&thread, sizeof thread);
+        allow_parameter(this, sizeof *this);
         (allow_parameter(&arguments, sizeof arguments), ...);
         run(address, grid, threads, bytes, [](const void* closure) { (*static_cast<Body*>(closure))(); }, &thread);
         forget_parameters(regions);
