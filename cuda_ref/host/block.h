@@ -71,6 +71,7 @@ template <typename... Arguments>
     snprintf(reason, sizeof reason, format, arguments...);
     const uint3 b = blockIdx, t = threadIdx;
     set_error(error, "block (%u, %u, %u), thread (%u, %u, %u): %s", b.x, b.y, b.z, t.x, t.y, t.z, reason);
+    failed = error;
     block.failed = true;
     Context abandoned;
     switch_context(abandoned, block.launcher);

@@ -249,6 +249,15 @@ CUDA_HOST_UNCHECKED static void allow(const void* begin, size_t bytes, const cha
     if (at == region_count) region_count++;
 }
 
+CUDA_HOST_UNCHECKED static bool is_allowed(const void* begin, size_t bytes) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(begin);
+    for (int i = 0; i < region_count; i++) {
+        const Region& r = regions[i];
+        if (!r.freed && at >= r.begin && at + bytes <= r.begin + r.bytes) return true;
+    }
+    return bytes == 0;
+}
+
 // Names the parameters of a launch, whose memory a kernel reads as it begins.
 CUDA_HOST_UNCHECKED static int allow_parameter(const void* begin, size_t bytes) {
     if (region_count == MAX_REGIONS) return region_count;
