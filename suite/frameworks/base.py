@@ -8,7 +8,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -75,6 +75,10 @@ class Adapter(ABC):
         or the framework does not report it.
         """
         return lambda: ""
+
+    def checks_memory(self, device: Device) -> AbstractContextManager[None]:
+        """Within it, a call checks each access to memory, if the framework can do this on `device`."""
+        return nullcontext()
 
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array with the same strides, over the same memory if possible."""

@@ -205,11 +205,23 @@ class Session:
         problem = self.hold(request.case, request.seed)
         try:
             found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
-            return checked_reply(*found, problem.weak_bound)
+            reply = checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
+        if reply.status == "wrong" and (fault := self._memory_fault(request, reference)):
+            reply = replace(reply, diagnosis=fault)
+        return reply
+
+    def _memory_fault(self, request: CheckRequest, reference: ExternalReference) -> str:
+        """The first wrong access to memory on the telling cases, which explains a result better than its values do."""
+        from suite import frameworks
+
+        if frameworks.get(reference.framework).mode(self.device) != "emulated":
+            return ""
+        problems = self._telling_problems(request.case, request.seed, first=False)
+        return self.external.memory_fault(reference, problems, request.timeout_s)
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
