@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 class Timed(Timing):
     """The times of a function."""
 
+    noisy: bool = False
+    """True if the time is too uncertain to be ranked: the column `noisy` of its row."""
     rows: tuple[Row, ...] = ()
     """The rows of the function and of the implementations that were timed with it, as `compare` would give them."""
 
@@ -201,7 +203,8 @@ def time(
     others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts(beside)]
     timed = [in_process.caller_implementation(function, operation, framework), *others]
     measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
-    return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
+    times, row = measured[0]
+    return Timed(**vars(times), noisy=row.noisy, rows=tuple(row for _, row in measured))
 
 
 def report(

@@ -48,20 +48,11 @@ def measure(where: Device, environment: Mapping[str, Any], on_phase: OnPhase = l
     Raises `SuiteError` if torch cannot use the device or nothing can be timed.
     """
     device = torch_device(where)
-    if where.type == "cpu":
-        torch_threads()
     free = hardware.memory_bytes(where.type, where.index)
     on_phase("streams")
     readings = _streams(device, free)
     products, not_measured = _products(device, free, on_phase)
     return document(where.name, readings + products, not_measured, environment)
-
-
-def torch_threads() -> None:
-    """Give torch as many threads as native rows have, since the ceilings are for these rows."""
-    import torch
-
-    torch.set_num_threads(hardware.native_threads())
 
 
 def _streams(device: torch.device, free: int | None) -> list[Reading]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
@@ -88,9 +88,19 @@ def time(
         problem = Problem(case, seed, device)
         found = {each.name: _check_agrees(each, problem) for each in timed}
         times = _times(timed, problem, cache, max_noise)
+    if where.type == "cpu":
+        times = {each.name: _with_threads(each.adapter, times[each.name]) for each in timed}
     rows = [_row(each, problem, where, seed, found[each.name], times[each.name]) for each in timed]
     mark_noisy(rows, max_noise)
     return [(times[row.implementation], row) for row in rows]
+
+
+def _with_threads(adapter: Adapter, times: Timing) -> Timing:
+    """`times` with the number of threads that the framework really had: unknown if it was in use before."""
+    if not adapter.has_own_threads():
+        return times
+    flag = f"{adapter.name} was in use before, and keeps its own number of threads"
+    return replace(times, threads=None, flags=(*times.flags, flag))
 
 
 def _check_agrees(implementation: Implementation, problem: Problem) -> CheckResult:

@@ -29,6 +29,8 @@ class Timing:
     recorder_reason: str
     """The reason why the recorder is not `cupti`, or a remark on its accuracy; else empty."""
     cache: str
+    threads: int | None = None
+    """Threads of a native implementation on a CPU; None on a GPU, or if the framework began with a number of its own."""
     samples: int = 0
     stopped_by: str = ""
     """`interval`: the median's interval is as narrow as requested. `budget`: the call's time budget ended first."""

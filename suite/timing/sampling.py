@@ -6,7 +6,7 @@ import gc
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -118,8 +118,13 @@ class Measurement:
         self.read_at = 0
 
     def measure(self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE) -> dict[str, Timing]:
-        """Warm up, measure host times and energy, then record the rounds. See the function `measure`."""
-        with no_garbage_collection():
+        """Warm up, measure host times and energy, then record the rounds. See the function `measure`.
+
+        Where the host is the device, calls have the threads of `hardware.native_threads_set`, whoever asks for the time.
+        """
+        with ExitStack() as settings:
+            threads = settings.enter_context(hardware.native_threads_set()) if self.target.on_host else None
+            settings.enter_context(no_garbage_collection())
             # The calls of the energy measurement (0.1 s each) count as warm-up.
             more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
@@ -145,6 +150,7 @@ class Measurement:
             "recorder": recorder.name if recorder is not None else "wall",
             "recorder_reason": reason,
             "cache": self.cache,
+            "threads": threads,
         }
         limits = self.target.limits()
         return {

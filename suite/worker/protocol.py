@@ -176,6 +176,7 @@ class TimingColumns:
     cache: str
     samples: int
     stopped_by: str
+    threads: int | None = None
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None

@@ -9,6 +9,7 @@ import random
 from dataclasses import asdict, replace
 
 import pytest
+import torch
 from fakes.target import FakeTarget
 
 from suite import hardware
@@ -256,6 +257,26 @@ def test_latency_on_the_host_is_that_of_the_samples() -> None:
     timing = run(target, call)["a"]
     assert timing.latency_us == timing.device_us == 1000.0
     assert timing.dispatch_us == 5.0
+
+
+def test_calls_on_the_host_have_the_threads_of_a_native_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    seen = set[int]()
+    before = torch.get_num_threads()
+    for on_host, threads in ((True, 3), (False, None)):
+        target = FakeTarget()
+        target.on_host = on_host
+        call = target.call("torch", 10.0)
+
+        def issue(call: Call = call) -> object:
+            seen.add(torch.get_num_threads())
+            return call.issue()
+
+        seen.clear()
+        found = run(target, replace(call, issue=issue))
+        assert found["torch"].threads == threads
+        assert seen == {threads or before}
+    assert torch.get_num_threads() == before
 
 
 def test_a_call_without_activities_gets_an_error_and_no_time() -> None:
