@@ -13,7 +13,7 @@ from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.accuracy import set_error_vs_vendor
-from suite.results.noise import mark_noisy
+from suite.results.noise import mark_noisy, reference_of
 from suite.results.peers import set_vs_peer
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
@@ -255,8 +255,7 @@ class DeviceRun:
 
         in_tree = {name: row for name, row in by_name.items() if name not in external}
         self._time_rows(in_tree, lambda names: self._attempt(self._request(case, names)), on_retry)
-        vendors = [row for row in in_tree.values() if row.vendor and row.device_us]
-        vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
+        vendor = reference_of(in_tree.values())
         for name in [name for name in by_name if name in external]:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, external[name], vendor)
@@ -289,7 +288,7 @@ class DeviceRun:
         return TimeRequest(case, tuple(names), options.seed, options.cache, options.transfers, options.max_noise)
 
     def _external_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeExternalRequest:
-        """The request to time a user's file. `vendor` is the row of the fastest vendor implementation."""
+        """The request to time a user's file. `vendor` is the row of the best vendor implementation."""
         assert isinstance(reference, ExternalReference)
         options = self.options
         return TimeExternalRequest(

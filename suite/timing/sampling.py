@@ -120,7 +120,7 @@ class Measurement:
     def measure(self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE) -> dict[str, Timing]:
         """Warm up, measure host times and energy, then record the rounds. See the function `measure`.
 
-        Where the host is the device, calls have the threads of `hardware.native_threads_set`, whoever asks for the time.
+        Where the host is the device, calls have the threads of `hardware.native_threads_set`, on every way to a time.
         """
         with ExitStack() as settings:
             threads = settings.enter_context(hardware.native_threads_set()) if self.target.on_host else None

@@ -213,12 +213,23 @@ def test_a_vendor_call_whose_median_is_noise_is_no_reference() -> None:
     target, turn = FakeTarget(), itertools.count()
     timings = run(
         target,
-        target.call("noise", lambda: (5.0, 4000.0)[next(turn) % 2], vendor=True),
+        target.call("noise", lambda: (5.0, 6000.0)[next(turn) % 2], vendor=True),
         target.call("vendor", 5000.0, vendor=True),
         target.call("ours", 2500.0),
     )
     assert timings["vendor"].vs_best == 1.0
     assert timings["ours"].vs_best == pytest.approx(2.0)
+
+
+def test_a_noisy_vendor_call_is_the_reference_if_its_interval_decides() -> None:
+    target, turn = FakeTarget(), itertools.count()
+    timings = run(
+        target,
+        target.call("noisy", lambda: (900.0, 1200.0)[next(turn) % 2], vendor=True),
+        target.call("quiet", 5000.0, vendor=True),
+    )
+    assert timings["noisy"].vs_best == 1.0
+    assert timings["quiet"].vs_best < 0.25
 
 
 def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() -> None:
