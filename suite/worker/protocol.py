@@ -14,6 +14,7 @@ attributed to the implementation that `Started` names.
     TuneRequest                         TuneReply, Failed
     DescribeRequest                     DescribeReply, Failed
     BuildRequest                        BuildReply, Failed
+    PeaksRequest                        PeaksReply, Failed
 """
 
 from __future__ import annotations
@@ -133,6 +134,25 @@ class DescribeReply:
     """The operation that the file defines."""
 
     about: About
+
+
+@dataclass(frozen=True)
+class PeaksRequest:
+    """Measure the peaks of the device called `name`, for its file of limits."""
+
+    name: str
+
+    @property
+    def implementation(self) -> str:
+        """The name to which a failure is attributed."""
+        return "the measurement of limits"
+
+
+@dataclass(frozen=True)
+class PeaksReply:
+    """The contents of the file as JSON, without the environment record."""
+
+    contents: str
 
 
 @dataclass(frozen=True)
@@ -270,8 +290,19 @@ class Ready:
     """The worker has started and waits for requests."""
 
 
-Request = CheckRequest | ProbeRequest | TimeRequest | TimeExternalRequest | TuneRequest | BuildRequest | DescribeRequest
-Reply = CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | Failed
+Request = (
+    CheckRequest
+    | ProbeRequest
+    | TimeRequest
+    | TimeExternalRequest
+    | TuneRequest
+    | BuildRequest
+    | DescribeRequest
+    | PeaksRequest
+)
+Reply = (
+    CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | PeaksReply | Failed
+)
 
 
 @dataclass(frozen=True)
@@ -290,6 +321,7 @@ REPLIES: Mapping[type, tuple[type, ...]] = {
     TuneRequest: (TuneReply, Failed),
     BuildRequest: (BuildReply, Failed),
     DescribeRequest: (DescribeReply, Failed),
+    PeaksRequest: (PeaksReply, Failed),
 }
 
 

@@ -24,7 +24,8 @@ from suite.core.phases import Phase
 from suite.core.text import one_line
 from suite.frameworks.triton import autotuner
 from suite.frameworks.triton.tuned import SPACE, Entry
-from suite.worker.protocol import TunedKernel
+from suite.implementations import failure
+from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 
 if TYPE_CHECKING:
     from triton import Config
@@ -90,6 +91,23 @@ def find_fastest(
 def _near(times: dict[C, float], first: C, factor: float, more: float = 0.0) -> list[C]:
     most = factor * min(times.values()) + more
     return [candidate for candidate, us in times.items() if us <= most or candidate == first]
+
+
+def tuned(
+    request: TuneRequest,
+    implementation: Implementation,
+    problem: Problem,
+    device: torch.device,
+    on_phase: OnPhase,
+) -> TuneReply | Failed:
+    """The reply to `request`, for a worker."""
+    try:
+        found = Search(implementation, problem, device, request.seed, on_phase).run()
+    except NotImplementedError as error:
+        return TuneReply("unsupported", failure.unsupported_reason(error))
+    except SuiteError as error:
+        return Failed(one_line(error), None)
+    return TuneReply("ok", found=tuple(found))
 
 
 class Search:

@@ -12,7 +12,6 @@ from report.rows import entries, failed, row, run_of, square
 from suite.report.ranking import LEVEL, Outcome, grouped, ranked_cases, tallies
 from suite.results.row import Row
 
-
 WIDE: dict[str, Any] = {"noisy": True, "device_us_low": 1.0, "device_us_high": 9999.0}
 
 
