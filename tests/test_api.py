@@ -27,6 +27,7 @@ from suite.results.row import COLUMNS, Row
 from suite.runner import compare as runner
 from suite.runner.observer import Step
 from suite.testing import assert_agrees, cases, title
+from suite.timing.budgets import Least
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:
@@ -91,6 +92,10 @@ def test_compare_plans_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_pa
     suite.compare("vector_add", device="cpu", sweep=True, transfers=True, compiles=True, repeat=3, max_noise=2.0)
     assert (seen[-1].native_only, seen[-1].host, seen[-1].transfers, seen[-1].compiles) == (True, None, True, True)
     assert (seen[-1].repeat, seen[-1].max_noise) == (3, 0.02)
+    suite.compare("vector_add", device="cpu", min_time=2, samples=50)
+    assert seen[-1].least == Least(2, 50)
+    with pytest.raises(UsageError, match="samples=-1: neither may be negative"):
+        suite.compare("vector_add", device="cpu", samples=-1)
 
 
 @pytest.mark.slow
@@ -136,23 +141,28 @@ def test_a_time_has_the_threads_of_the_rows_of_compare_and_says_so(monkeypatch: 
 
     for threads in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
-        timing = suite.time(add, "vector_add", (1000,), beside="torch", device="cpu", max_noise=1000)
+        timing = suite.time(add, "vector_add", (1000,), beside="torch", device="cpu", cache="warm", max_noise=1000)
         assert seen[-1] == timing.threads == timing.rows[0].threads == timing.rows[1].threads == threads
 
 
 def test_a_framework_in_use_keeps_its_threads_and_the_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(frameworks.get("numpy")), "has_own_threads", lambda self: True)
     timing = suite.time(
-        lambda a, b: a + b, "vector_add", (1000,), framework="numpy", beside="torch", device="cpu", max_noise=1000
+        lambda a, b: a + b, "vector_add", (1000,), framework="numpy", beside="torch", device="cpu", cache="warm"
     )
     assert timing.threads is None
     assert timing.rows[1].threads is not None
     assert "numpy was in use before" in timing.rows[0].remarks
 
 
+def test_a_time_takes_the_least_number_of_samples() -> None:
+    timing = suite.time(torch.add, "vector_add", (10,), device="cpu", cache="warm", max_noise=1000, samples=70)
+    assert timing.samples >= 70
+
+
 def test_a_noisy_time_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert suite.time(torch.add, "vector_add", (1000,), device="cpu", max_noise=1e-9).noisy
-    assert not suite.time(torch.add, "vector_add", (1000,), device="cpu", max_noise=1e6).noisy
+    assert suite.time(torch.add, "vector_add", (1000,), device="cpu", cache="warm", max_noise=1e-9).noisy
+    assert not suite.time(torch.add, "vector_add", (1000,), device="cpu", cache="warm", max_noise=1e6).noisy
 
 
 @pytest.mark.slow(seconds=20)

@@ -282,7 +282,8 @@ class DeviceRun:
 
     def _request(self, case: Case, names: Sequence[str]) -> TimeRequest:
         options = self.options
-        return TimeRequest(case, tuple(names), options.seed, options.cache, options.transfers, options.max_noise)
+        how = (options.seed, options.cache, options.transfers, options.max_noise, options.least)
+        return TimeRequest(case, tuple(names), *how)
 
     def _external_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeExternalRequest:
         """The request to time a user's file. `vendor` is the row of the best vendor implementation."""
@@ -295,6 +296,7 @@ class DeviceRun:
             options.cache,
             options.transfers,
             max_noise=options.max_noise,
+            least=options.least,
             vendor=vendor.implementation if vendor is not None else "",
             vendor_us=(vendor.device_us_high or vendor.device_us or 0.0) if vendor is not None else 0.0,
             timeout_s=options.timeout_s,

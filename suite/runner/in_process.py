@@ -18,6 +18,7 @@ from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
 from suite.runner.arguments import check_known, title
+from suite.timing.budgets import NOTHING_MORE, Least
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +72,14 @@ def tree_implementation(operation: str, name: str, where: Device, case: Case) ->
 
 
 def time(
-    timed: Sequence[Implementation], case: Case, where: Device, *, cache: str, max_noise: float, seed: int
+    timed: Sequence[Implementation],
+    case: Case,
+    where: Device,
+    *,
+    cache: str,
+    max_noise: float,
+    least: Least = NOTHING_MORE,
+    seed: int,
 ) -> list[tuple[Timing, Row]]:
     """Time implementations in turns. Returns the times of each, with the row that `compare` would give it.
 
@@ -87,7 +95,7 @@ def time(
             each.adapter.prepare(where)
         problem = Problem(case, seed, device)
         found = {each.name: _check_agrees(each, problem) for each in timed}
-        times = _times(timed, problem, cache, max_noise)
+        times = _times(timed, problem, cache, max_noise, least)
     if where.type == "cpu":
         times = {each.name: _with_threads(each.adapter, times[each.name]) for each in timed}
     rows = [_row(each, problem, where, seed, found[each.name], times[each.name]) for each in timed]
@@ -112,7 +120,9 @@ def _check_agrees(implementation: Implementation, problem: Problem) -> CheckResu
     return found
 
 
-def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> Mapping[str, Timing]:
+def _times(
+    timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float, least: Least
+) -> Mapping[str, Timing]:
     """The times by name of implementation. Raises `DisagreementError` if a timed result is wrong."""
     from suite import timing
     from suite.timing.budgets import BUDGETS_S
@@ -124,6 +134,7 @@ def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_no
         cache=cache,
         budget_s=BUDGETS_S[problem.device.type],
         max_noise=max_noise,
+        least=least,
         inputs=inputs,
     )
     for name, reason in inputs.judge().items():

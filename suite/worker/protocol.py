@@ -34,6 +34,7 @@ from suite.problem.source import Source
 from suite.processes.codec import ProtocolError, from_json, to_json
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
+from suite.timing.budgets import NOTHING_MORE, Least
 
 __all__ = [
     "ExternalReference",
@@ -75,7 +76,7 @@ class TimeRequest:
     """Time implementations of the tree that agree, together.
 
     `cache` is `cold` or `warm`. `transfers` adds copies to and from the device. Implementations whose relative interval
-    is wider than `max_noise` are sampled longer.
+    is wider than `max_noise` are sampled longer. `least` is the least that is measured of each.
     """
 
     case: Case
@@ -84,6 +85,7 @@ class TimeRequest:
     cache: str
     transfers: bool
     max_noise: float = MAX_NOISE
+    least: Least = NOTHING_MORE
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class TuneRequest:
     case: Case
     implementation: Reference
     seed: int
+    least: Least = NOTHING_MORE
 
 
 @dataclass(frozen=True)

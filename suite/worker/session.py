@@ -278,6 +278,7 @@ class Session:
             cache=request.cache,
             budget_s=BUDGETS_S[self.device.type],
             max_noise=request.max_noise,
+            least=request.least,
             energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
@@ -306,7 +307,9 @@ class Session:
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
-        here = TimeRequest(request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise)
+        here = TimeRequest(
+            request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise, request.least
+        )
         timing = self._time_local(here)[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 

@@ -25,6 +25,7 @@ from suite.core.text import one_line
 from suite.frameworks.triton import autotuner
 from suite.frameworks.triton.tuned import SPACE, Entry
 from suite.implementations import failure
+from suite.timing.budgets import NOTHING_MORE, Least
 from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def tuned(
 ) -> TuneReply | Failed:
     """The reply to `request`, for a worker."""
     try:
-        found = Search(implementation, problem, device, request.seed, on_phase).run()
+        found = Search(implementation, problem, device, request.seed, on_phase, request.least).run()
     except NotImplementedError as error:
         return TuneReply("unsupported", failure.unsupported_reason(error))
     except SuiteError as error:
@@ -123,9 +124,10 @@ class Search:
         device: torch.device,
         seed: int,
         on_phase: OnPhase,
+        least: Least = NOTHING_MORE,
     ) -> None:
         self.implementation, self.problem, self.device = implementation, problem, device
-        self.adapter, self.seed, self.on_phase = implementation.adapter, seed, on_phase
+        self.adapter, self.seed, self.on_phase, self.least = implementation.adapter, seed, on_phase, least
         on_phase(Phase.FIRST_CALL)
         self.module, self.function = implementation.load(), implementation.function()
         self.inputs = [self.adapter.to_native(tensor) for tensor in problem.draws[0]]
@@ -192,6 +194,7 @@ class Search:
             [timing.Call(name, partial(chosen, config), self.adapter.wait) for name, config in by_name.items()],
             device=self.device,
             budget_s=budget_s / len(by_name),
+            least=self.least if budget_s else NOTHING_MORE,  # the first round only drops slow candidates
             seed=self.seed,
             on_progress=partial(self.on_phase, Phase.TIMED_CALL),
         )

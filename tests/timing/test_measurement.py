@@ -17,13 +17,14 @@ from suite.timing import (
     Call,
     RecorderError,
 )
+from suite.timing.budgets import Least
 from suite.timing.recorder import Sample
 from suite.timing.result import MIN_SAMPLES
 from suite.timing.sampling import Measurement
 
 
 def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
-    rules = (interval, more.pop("energy", False), more.pop("noise", 0.05))
+    rules = (interval, more.pop("energy", False), more.pop("noise", 0.05), more.pop("least", Least()))
     return Measurement(calls, target, cache, **more).measure(budget_s, *rules)
 
 
@@ -110,6 +111,20 @@ def test_noisy_samples_end_by_budget_with_the_minimum() -> None:
     noisy = target.call("a", lambda: jitter.uniform(50, 150))
     assert run(target, noisy, budget_s=0.05)["a"].stopped_by == "budget"
     assert run(target, noisy, budget_s=0.0)["a"].samples == MIN_SAMPLES
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.9], ids=["narrow", "noisy"])
+@pytest.mark.parametrize("least", [Least(samples=300), Least(time_s=0.7), Least(0.7, 300)], ids=str)
+def test_the_least_time_and_number_of_samples_are_taken(jitter: float, least: Least) -> None:
+    chance = random.Random(3)
+    target = FakeTarget()
+    calls = [target.call(name, lambda: 100 * chance.uniform(1 - jitter, 1 + jitter)) for name in ("a", "b")]
+    begin = target.clock()
+    timings = run(target, *calls, budget_s=0.01, least=least)
+    spent = target.clock() - begin
+    assert min(timing.samples for timing in timings.values()) >= least.samples
+    assert spent >= 2 * 1e9 * least.time_s
+    assert max(timing.samples for timing in timings.values()) <= 330 or spent <= 2 * 1.2e9 * max(0.7, least.time_s)
 
 
 @pytest.mark.parametrize("us", [20.0, 130.0, 700.0])
