@@ -12,6 +12,7 @@ from suite.cli.messages import say
 from suite.cli.options import DeviceOption, folder
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.numerics.formats import full_name
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ def history(
     from suite.history import load, render
 
     chosen = [name.strip() for name in formats.split(",") if name.strip()]
-    if unknown := [name for name in chosen if name not in FORMATS]:
-        raise UsageError(f"--format {formats!r}: unknown {', '.join(unknown)}; valid are {', '.join(FORMATS)}")
+    for name in chosen:
+        if name not in FORMATS:
+            raise UsageError(f"--format: {unknown(name, FORMATS)}")
     where = results if results is not None else resolve(device).results_folder
     wanted = load.Filter(tuple(op or ()), tuple(impl or ()), tuple(map(full_name, dtype or ())), tuple(case or ()))
     every = load.load_history(where, wanted, say)

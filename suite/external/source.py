@@ -9,17 +9,21 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from suite import frameworks
+from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import NotReadableError, read_source
+from suite.core.names import did_you_mean
 from suite.core.paths import ROOT
 
 PREFIX = "with/"
+SUFFIXES = (".py", ".cu")
 CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
 
 
@@ -62,22 +66,53 @@ class SourceFile:
         return ""
 
 
-def read(path: Path) -> SourceFile:
-    """Read a file. Raises nothing: any error becomes its `fault`."""
-    given, path = path, Path(os.path.abspath(path))
+def refuse_unusable(paths: Iterable[Path]) -> None:
+    """Raise `UsageError` for a path at which there is no `.py` or `.cu` file that can be read, and for files whose rows
+    would have the same name or an unprintable one.
+
+    A fault inside a file is no such case: it is the reason of the file's rows.
+    """
+    taken: dict[str, Path] = {}
+    for path in paths:
+        stem = Path(os.path.abspath(path)).stem
+        if not stem.isprintable() or stem in ("", ".", ".."):
+            raise UsageError(f"--with {str(path)!r}: its name, without the suffix, cannot be shown; rename it")
+        if stem in taken:
+            raise UsageError(f"--with {path}: {PREFIX}{stem} is {taken[stem]} already; rename one of the two")
+        taken[stem] = path
+    for path in paths:
+        contents_of(path)
+
+
+def contents_of(path: Path) -> bytes:
+    """The contents of a user's file. Raises `UsageError` as `refuse_unusable` does."""
     try:
         if path.is_dir():
-            return SourceFile(path, fault=f"{path.name} is a folder; --with takes a .py or .cu file")
-        if path.suffix not in (".py", ".cu"):
-            return SourceFile(path, fault=f"{path.name} is neither a .py nor a .cu file")
+            raise UsageError(f"--with {path}: is a folder; give a .py or .cu file")
+        if path.suffix not in SUFFIXES:
+            raise UsageError(f"--with {path}: is neither a .py nor a .cu file")
         if path.exists() and not path.is_file():
-            return SourceFile(path, fault=f"{path.name} is not a regular file")
-        source = read_source(path)
+            raise UsageError(f"--with {path}: is not a regular file")
+        return read_source(path)
     except NotReadableError as error:
-        return SourceFile(path, fault=f"{path.name} {error}")
+        raise UsageError(f"--with {path}: {error}") from None
+    except FileNotFoundError:
+        near = did_you_mean(path.name, _sources_beside(path))
+        raise UsageError(f"--with {path}: there is no such file{near}") from None
     except (OSError, ValueError) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-        return SourceFile(path, fault=f"{given}: {why}")
+        raise UsageError(f"--with {path}: cannot be read ({error})") from None
+
+
+def _sources_beside(path: Path) -> list[str]:
+    with suppress(OSError):
+        return [each.name for each in path.parent.iterdir() if each.suffix in SUFFIXES]
+    return []
+
+
+def read(path: Path) -> SourceFile:
+    """Read a file. A fault inside it becomes its `fault`. Raises `UsageError` as `refuse_unusable` does."""
+    source = contents_of(path)
+    path = Path(os.path.abspath(path))
     digest = digest_of(path, source)
     try:
         return _read_cuda(path, source, digest) if path.suffix == ".cu" else _read_python(path, source, digest)

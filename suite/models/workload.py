@@ -109,7 +109,7 @@ def _shape(entry: Any) -> LayerShape:
     name, count, operation = (_typed(entry, key, kind) for key, kind in zip(SHAPE_KEYS, (str, int, str), strict=True))
     rest = {key: value for key, value in entry.items() if key not in SHAPE_KEYS}
     if operation not in ops.names():
-        raise UsageError(f"unknown operation {one_line(operation)!r}; there are {', '.join(ops.names())}")
+        raise ops.unknown(operation)
     dims = {key: value for key, value in rest.items() if type(value) is int}
     options = {key: value for key, value in rest.items() if isinstance(value, bool | str)}
     if unknown := rest.keys() - dims.keys() - options.keys():

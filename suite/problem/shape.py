@@ -17,6 +17,7 @@ from itertools import product
 from types import MappingProxyType
 
 from suite.core.errors import UsageError
+from suite.core.names import did_you_mean
 
 Shape = tuple[int, ...]
 
@@ -46,7 +47,8 @@ def parse(
         if name in options:
             raise UsageError(f"--shape {text!r}: {name} is an option, not a dimension; give {options[name]}")
         if name not in dims:
-            raise UsageError(f"--shape {text!r}: unknown dimension {name!r}; {operation} has {', '.join(dims)}")
+            near = did_you_mean(name, dims)
+            raise UsageError(f"--shape {text!r}: unknown dimension {name!r}; {operation} has {', '.join(dims)}{near}")
         if found.count(name) > 1:
             raise UsageError(f"--shape {text!r}: dimension {name} is given twice")
     sizes = [[size for value in values for size in _sizes(text, names[0], value, example)] for names, values in groups]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
+from suite.core.names import unknown
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown
@@ -23,9 +24,9 @@ def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | Non
 
     `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown:
-        raise UsageError(f"format: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(FORMATS)}")
+    for name in formats:
+        if name not in FORMATS:
+            raise UsageError(f"format: {unknown(name, FORMATS)}")
     if open_it and "html" not in formats:
         raise UsageError(f"open shows the page, which format {','.join(formats)} does not write; add html")
     runs = load_runs(given)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.numerics.formats import DTYPES, full_name
+from suite.core.names import unknown
+from suite.numerics.formats import DTYPES, SHORT, full_name
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
@@ -88,7 +89,8 @@ def one_case(
     dtype, inputs = full_name(dtype or "float32"), inputs or "normal"
     if not op.has_inputs(inputs):
         check_known("inputs", inputs, op.families)
-    check_known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes)
+    dtypes = (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes
+    check_known("dtype", dtype, dtypes, also=SHORT.values())
     text = size_text(op, case)
     shape, *others = op.parse_shapes(text)
     if others:
@@ -98,7 +100,10 @@ def one_case(
     return made
 
 
-def check_known(name: str, value: str, valid: Iterable[str]) -> None:
-    """Raise `UsageError`, with the valid values, unless `value` is one of them."""
+def check_known(name: str, value: str, valid: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Raise `UsageError`, with the valid values and those nearest to `value`, unless `value` is one of them.
+
+    `also` are short names, which are suggested but not listed.
+    """
     if value not in valid:
-        raise UsageError(f"{name}: unknown {value!r}; valid are {', '.join(valid)}")
+        raise UsageError(f"{name}: {unknown(value, valid, also=also)}")

@@ -33,7 +33,7 @@ REFUSED = {
     "causal": (["--op", "matmul", "--causal"], "--causal/--no-causal is not an option of matmul"),
     "layout": (["--op", "sigmoid", "--layout", "nt"], "--layout is not an option of sigmoid"),
     "layout-unknown": (["--op", "matmul", "--layout", "zz"], "--layout: unknown 'zz'; valid are nn, nt, tn, tt"),
-    "device": (["--op", "matmul", "--device", "tpu"], "--device: unknown 'tpu'; valid are cpu, cuda and cuda:INDEX"),
+    "device": (["--op", "matmul", "--device", "tpu"], "--device: unknown 'tpu'; valid are cpu, cuda, cuda:INDEX"),
     "device-index": (["--op", "matmul", "--device", "cuda:99"], "--device cuda:99: "),
     "cache": (["--op", "matmul", "--cache", "tepid"], "--cache: unknown 'tepid'; valid are cold, warm"),
     "max-noise": (["--op", "matmul", "--max-noise", "0"], "--max-noise 0: must lie between 0 and 1000 percent"),
@@ -93,6 +93,6 @@ def test_out_that_is_a_file_is_an_error_and_the_file_stays(
 ) -> None:
     target = tmp_path / "notes"
     target.write_text("mine", encoding="utf-8")
-    assert call(monkeypatch, "compare", "--op", "vector_add", "--out", str(target)) == 1
+    assert call(monkeypatch, "compare", "--op", "vector_add", "--out", str(target)) == 2
     assert "is a file; give a folder" in capsys.readouterr().err
     assert target.read_text(encoding="utf-8") == "mine"

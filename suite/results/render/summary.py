@@ -19,9 +19,14 @@ def summary(rows: Sequence[Row]) -> str:
     return f"{len(rows)} rows: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
 
+def failures(rows: Iterable[Row], *, strict: bool = False) -> list[Row]:
+    """The rows that are wrong, an error, a timeout, or faster than the device can be; `strict`: or weak."""
+    return [row for row in rows if row.failed or (strict and row.is_weak)]
+
+
 def exit_status(rows: Iterable[Row], *, strict: bool = False) -> int:
-    """1 if any row is wrong, an error, a timeout, or faster than the device can be; `strict`: or weak; else 0."""
-    return 1 if any(row.failed or (strict and row.is_weak) for row in rows) else 0
+    """1 if any row is among the `failures`, else 0."""
+    return 1 if failures(rows, strict=strict) else 0
 
 
 def weak_remark(rows: Sequence[Row]) -> str:
