@@ -17,8 +17,9 @@ from suite.core.signals import register_cleanup, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
-REPLACE = "give another folder with --out, or --force to replace it"
-"""The end of a message on a file that is in the way."""
+ANOTHER = "give another folder with --out"
+REPLACE = f"{ANOTHER}, or --force to replace it"
+"""The ends of messages on a file that is in the way: of commands without and with `--force`."""
 MAX_SOURCE_BYTES = 4 << 20
 """Size of the largest source file of a user that is read."""
 
@@ -96,11 +97,11 @@ def check_writable(folder: Path) -> None:
             ) from error
 
 
-def refuse_foreign(paths: Iterable[Path], is_ours: Callable[[bytes], bool], what: str) -> None:
+def refuse_foreign(paths: Iterable[Path], is_ours: Callable[[bytes], bool], what: str, remedy: str = ANOTHER) -> None:
     """Raise `UsageError` for a path with a file that `is_ours` does not know by its contents as `what`."""
     for path in paths:
         if os.path.lexists(path) and not (path.is_file() and is_ours(path.read_bytes())):
-            raise UsageError(f"{path} is not {what} and is left alone; {REPLACE}")
+            raise UsageError(f"{path} is not {what} and is left alone; {remedy}")
 
 
 class FolderLock:
@@ -137,8 +138,7 @@ class FolderLock:
                 self._close()
             elif not re.fullmatch(rb"[0-9]*\n?", os.pread(self._descriptor, 20, 0)):
                 self._close()
-                where = "give another folder with --out"
-                raise UsageError(f"{self.path} is not a lock of this suite and is left alone; {where}")
+                raise UsageError(f"{self.path} is not a lock of this suite and is left alone; {ANOTHER}")
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
         self._withdraw = register_cleanup(self.release)

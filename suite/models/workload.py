@@ -90,6 +90,15 @@ class Workload:
         return f'{head},\n  "shapes": [\n{shapes}\n  ]\n}}\n'
 
 
+def is_workload(contents: bytes) -> bool:
+    """True for the contents of a file with the text of a `Workload`."""
+    try:
+        from_document(json.loads(contents))
+    except (ValueError, RecursionError, UsageError):
+        return False
+    return True
+
+
 def from_document(document: Any) -> Workload:
     """Read a workload from a document. Raises `UsageError` that names a missing key or a wrong type."""
     if not isinstance(document, dict):

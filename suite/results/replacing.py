@@ -24,7 +24,7 @@ def refuse_replacing(folder: Path, operations: Iterable[str], begun: Collection[
 
     The files of the operations `begun` are the run's own: it wrote them before it was interrupted.
     """
-    refuse_foreign([folder / resume.ENVIRONMENT], _is_record, "an environment record of this suite")
+    refuse_foreign([folder / resume.ENVIRONMENT], _is_record, "an environment record of this suite", REPLACE)
     for name in operations:
         if name in begun:
             continue
