@@ -160,8 +160,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output)
         _write_maps(results.folder, rows, shown.remark)
     if shown.file_format == "parquet" and rows:
         parquet.write(results.folder, rows)
-    if shown.tables:
-        console.finished(rows)
+    console.finished(rows)
     return rows
 
 
