@@ -125,7 +125,7 @@ def compare(
     op = [*split(operations), *split(op)]
     _check(cache, timeout, max_noise, repeat, seed, timed=not no_time)
     shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
-    where, shapes = resolve(device), sizes(shape, shapes_file)
+    where, shapes = resolve(device), sizes(shape, shapes_file, op)
     own = _operation_file(op, reference, kernelbench, gpumode)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)

@@ -113,6 +113,5 @@ class RunConsole(Observer):
         if console.is_terminal:
             chart = chart_lines(rows, console.width, baseline, plain=console.options.ascii_only)
             print_lines(console, [*chart, Text()] if chart else [])
-        print_lines(console, overview_lines(rows, console.width, baseline))
-        matrix = matrix_lines(rows, console.width, baseline)
-        print_lines(console, [Text(), *matrix] if matrix else [])
+        overview, matrix = (lines(rows, console.width, baseline) for lines in (overview_lines, matrix_lines))
+        print_lines(console, [*overview, *([Text()] if overview and matrix else []), *matrix])

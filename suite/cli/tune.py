@@ -69,7 +69,7 @@ def tune(
         dtypes=tuple(map(full_name, split(dtype))),
         precisions=split(precision),
         options=operation_options,
-        **sizes(shape, shapes_file),
+        **sizes(shape, shapes_file, names),
     )
     jobs = plan(selection, where)
     refuse_too_large(jobs, memory, where.name)

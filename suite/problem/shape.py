@@ -22,6 +22,7 @@ from suite.core.names import did_you_mean
 Shape = tuple[int, ...]
 
 MAX_SHAPES = 1000
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 POWERS = re.compile(r"2\^(?:(\d{1,2})|\[(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?\])")
 
 
@@ -64,6 +65,11 @@ def parse(
     return shapes
 
 
+def is_size(value: str) -> bool:
+    """True for a number, a power of two, or a range of powers."""
+    return bool(NUMBER.fullmatch(value) or POWERS.fullmatch(value))
+
+
 def _groups(
     text: str, operation: str, dims: tuple[str, ...], example: str, *, is_square: bool
 ) -> list[tuple[list[str], list[str]]]:
@@ -93,7 +99,7 @@ def _sizes(text: str, name: str, value: str, example: str) -> list[int]:
                 f"--shape {text!r}: {name}={value}: the powers must ascend and be at most 62, as 2^[10:14]"
             )
         return [2**power for power in range(low, high + 1, int(step or 1))]
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+    if not NUMBER.fullmatch(value):
         raise UsageError(f"--shape {text!r}: {name}={value!r} is not a whole number; e.g. {example}")
     if int(value) < 0:
         raise UsageError(f"--shape {text!r}: {name}={value} must be at least 0")
