@@ -32,6 +32,7 @@ from suite.problem.case import Case
 from suite.results.csv_file import to_csv
 from suite.results.row import Row
 from suite.runner.arguments import title
+from suite.runner.python_words import in_python_words
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -99,7 +100,8 @@ class NoSlower:
             write_atomically(path, to_csv(rows))
             self._report_line(f"{self._test}: no baseline: this run's times are written to {_short_path(path)}")
             return
-        found = compared(path, rows, threshold)
+        with in_python_words():
+            found = compared(path, rows, threshold)
         line = plain_line(found, found.changes[-1]) if found.changes else Verdict.UNTIMED.value
         self._report_line(f"{self._test}: {line}")
         if found.exit_status:

@@ -42,6 +42,7 @@ def resolve(text: str | None) -> Device:
 
     Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
+    text = None if text is None else str(text)  # a torch.device is a name too
     if text != "cpu":
         _refuse_slice()
     found = devices()

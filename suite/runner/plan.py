@@ -68,7 +68,7 @@ def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: st
             if available_bytes is not None and needed > available_bytes:
                 raise UsageError(
                     f"{case.operation} {case.label} {case.dtype} needs at least {needed / 2**30:,.1f} GiB "
-                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give a smaller --shape"
+                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give smaller sizes"
                 )
 
 
