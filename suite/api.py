@@ -30,6 +30,7 @@ from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
+from suite.results.render.timed import timed_lines
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
@@ -46,12 +47,15 @@ if TYPE_CHECKING:
     from suite.checking.check import CheckResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Timed(Timing):
-    """The times of a function."""
+    """The times of a function. It is shown in three lines: its time, those of the others, how it was measured."""
 
     rows: tuple[Row, ...] = ()
     """The rows of the function and of the implementations that were timed with it, as `compare` would give them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(timed_lines(self.rows))
 
 
 @for_python
