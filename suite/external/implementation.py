@@ -24,7 +24,7 @@ from suite.problem.operation import Operation
 
 @dataclass(frozen=True)
 class ExternalImplementation(Implementation):
-    """A function or launcher of a user's file. `module` is empty, and `vendor` is always None."""
+    """A function or launcher of a user's file. `module` is empty."""
 
     path: Path = Path()
     digest: str = ""
@@ -44,6 +44,7 @@ class ExternalImplementation(Implementation):
             name=file.name,
             framework=file.framework,
             module="",
+            vendor=file.vendor or None,
             requires=file.requires,
             deterministic=file.deterministic,
             path=file.path,

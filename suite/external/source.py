@@ -21,6 +21,7 @@ from suite.core.file_version import digest_of
 from suite.core.files import NotReadableError, read_source
 from suite.core.names import did_you_mean
 from suite.core.paths import ROOT
+from suite.core.text import one_line
 
 PREFIX = "with/"
 SUFFIXES = (".py", ".cu")
@@ -35,6 +36,8 @@ class SourceFile:
     framework: str = "torch"
     requires: str | None = None
     deterministic: bool = False
+    vendor: str = ""
+    """The library that it says it calls (`VENDOR`), or its own name; empty if others are not ranked against it."""
     digest: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Names that may be operations, each with the line that binds it."""
@@ -141,12 +144,16 @@ def _read_python(path: Path, source: bytes, digest: str) -> SourceFile:
         fault = f"framework must be one of {', '.join(map(repr, known))}, written out ({path.name}:{framework_line})"
     if requires_line is not None and not re.fullmatch(r"cuda|sm_\d{2,3}", str(requires)):
         fault = f"REQUIRES must be 'cuda' or such as 'sm_90', written out ({path.name}:{requires_line})"
+    vendor, vendor_line = constants["VENDOR"]
+    if vendor_line is not None and not (vendor is True or (isinstance(vendor, str) and vendor)):
+        fault = f"VENDOR must be True or the name of a library, written out ({path.name}:{vendor_line})"
     names, shown = _bound(tree)
     return SourceFile(
         path,
         framework="torch" if fault else framework,
         requires=None if fault else requires,
         deterministic=constants["DETERMINISTIC"][0] is True,
+        vendor="" if fault or not vendor else path.name if vendor is True else one_line(vendor),
         digest=digest,
         lines=names,
         shown=shown,

@@ -116,9 +116,9 @@ def test_a_name_bound_at_module_level_is_an_operation(text: str, tmp_path: Path)
     assert not external(write(tmp_path / "k.py", text)).fault
 
 
-def test_constants_apply_but_no_file_is_a_vendor(tmp_path: Path) -> None:
+def test_constants_apply(tmp_path: Path) -> None:
     line = external(write(tmp_path / "k.py", "VENDOR = 'cuBLAS'\nREQUIRES = 'sm_90'\nDETERMINISTIC = True\n" + RIGHT))
-    assert line.vendor is None
+    assert line.vendor == "cuBLAS"
     assert line.deterministic
     assert line.obstacle(CPU) == ("unsupported", "needs an NVIDIA GPU (sm_90); this is a CPU")
 
