@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from suite import __version__
+from suite.cli import panels
 from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
@@ -51,7 +52,7 @@ def options_of_all_commands(
     pass
 
 
-app.command("compare")(with_operation_options(compare))
+app.command("compare")(panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS))
 app.command("tune")(with_operation_options(tune))
 app.command("list")(list_operations)
 app.command("diff")(diff)

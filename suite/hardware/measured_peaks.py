@@ -106,6 +106,15 @@ def write(path: Path, contents: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
 
+def is_ours(contents: bytes) -> bool:
+    """True for the contents of a file that `write` made."""
+    try:
+        found = json.loads(contents)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"device", "gb_per_s", "tflops"} <= found.keys()
+
+
 def read(path: Path, device: str) -> Peaks:
     """The ceilings in a file, as `Peaks` with the file as source.
 

@@ -13,6 +13,7 @@ from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy, reference_of
+from suite.results.own_vendor import rank_against_own
 from suite.results.peers import set_vs_peer
 from suite.results.rates import passes_ceiling, rates
 from suite.results.repeats import merged, without_times
@@ -257,6 +258,7 @@ class DeviceRun:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, external[name], vendor)
             self._time_rows({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
+        rank_against_own(rows, external, self.options.max_noise)
 
     def _time_rows(
         self,
