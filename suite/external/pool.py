@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from suite.checking.check import CheckResult
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
+    from suite.checking.repeats import Duration
     from suite.checking.telling_cases import ProbeResult
     from suite.external.host_timing import HostResults
     from suite.external.remote import RemoteResults, SharedCase
@@ -87,7 +88,7 @@ class ExternalPool:
             self._discard(process)
 
     def check(
-        self, reference: ExternalReference, problem: Problem, repeat_s: float, timeout_s: float
+        self, reference: ExternalReference, problem: Problem, repeats: Duration, timeout_s: float
     ) -> tuple[CheckResult, tuple[str, ...], str, str]:
         """Check a file: the result of the checked call, remarks, its configuration, and its use of compile caches.
 
@@ -101,14 +102,14 @@ class ExternalPool:
                 RemoteCaller(case, reference),
                 case.problem,
                 claims_determinism=reference.deterministic,
-                repeat_s=repeat_s,
+                repeats=repeats,
                 on_phase=lambda phase: self._report(reference.name, phase),
             )
             facts = case.process.ask(p.About(reference), p.Facts)
         return result, facts.remarks, facts.config, facts.compile_cache
 
     def probe(
-        self, reference: ExternalReference, problems: Mapping[str, Problem], repeat_s: float, timeout_s: float
+        self, reference: ExternalReference, problems: Mapping[str, Problem], repeats: Duration, timeout_s: float
     ) -> ProbeResult:
         """Call a file on the telling cases. Raises as `check` does."""
         from suite import frameworks
@@ -122,7 +123,7 @@ class ExternalPool:
             try:
                 with self._case(reference, problem, timeout_s) as case:
                     self._report(reference.name, Phase.TELLING_CALL, config)
-                    return check_briefly(RemoteCaller(case, reference, telling=True), case.problem, repeat_s)
+                    return check_briefly(RemoteCaller(case, reference, telling=True), case.problem, repeats)
             except RaisedError as error:
                 raise NotImplementedError(str(error)) if error.kind == "unsupported" else error from None
 
@@ -134,14 +135,14 @@ class ExternalPool:
 
     def time(
         self, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target
-    ) -> tuple[dict[str, Timing], int | None]:
+    ) -> tuple[dict[str, Timing], int | None, int]:
         """Time a file, and a vendor's implementation unless `vendor` is empty, in turns.
 
         On a GPU both run in the file's process. On a CPU the vendor's runs in a process that loads no file.
-        Returns the times by name, and the memory that a call of the file takes. Raises `WrongResultsError` for results
-        that were wrong while timed, and the errors of `check`.
+        Returns the times by name, the memory that a call of the file takes, and how many of its timed calls were
+        judged. Raises `WrongResultsError` for results that were wrong while timed, and the errors of `check`.
         """
-        from suite.checking.timed_inputs import TimedInputs
+        from suite.checking.timed_inputs import JUDGE_FILE_S, TimedInputs
         from suite.external.remote import RemoteResults, remote_call
         from suite.timing.budgets import BUDGETS_S, INTERVAL
         from suite.timing.sampling import Measurement
@@ -179,10 +180,10 @@ class ExternalPool:
                     results.run(name)
                     inputs.keep(name, None)
             self._report(None, Phase.JUDGING)
-            wrong = inputs.judge()
+            wrong = inputs.judge(JUDGE_FILE_S)
         if wrong:
             raise WrongResultsError(wrong)
-        return timings, peak
+        return timings, peak, inputs.judged[reference.name]
 
     def _target(
         self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target

@@ -185,6 +185,10 @@ class Row:
     peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
     weak_bound: float | None = _column("share of elements whose bound is too wide to tell; empty if the bounds tell")
     weakness: str = _column("why a right result says little: a weak bound, or inputs that change nothing", "")
+    judged: int | None = _column(
+        "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
+        "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
+    )
     rms: float | None = _column("root mean square error of the checked result")
     error_vs_vendor: float | None = _column(
         "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"

@@ -357,7 +357,7 @@ def _record_check(row: Row, reply: CheckReply | Failed) -> None:
 
 def _record_timing(row: Row, timing: TimingColumns) -> None:
     """Set the columns of the times. A new reason is appended to the one that the row has."""
-    reason = row.reason
-    row.fill(vars(timing))
+    reason, judged = row.reason, (row.judged or 0) + timing.judged
+    row.fill({**vars(timing), "judged": judged})
     row.reason = joined_reasons(reason, row.reason)
     row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
