@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.core.errors import UsageError
+from suite.core.files import read_text
 from suite.core.text import one_line
 
 if TYPE_CHECKING:
@@ -52,9 +54,8 @@ def shapes_from(path: Path | None) -> tuple[list[str], Workload | None]:
 
 def _entries(path: Path) -> Any:
     if path.suffix == ".csv":
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file, strict=True))
-    text = path.read_text(encoding="utf-8")
+        return list(csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True))
+    text = read_text(path)
     if path.suffix == ".json":
         return json.loads(text)
     if path.suffix in (".yaml", ".yml"):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from suite.core.text import one_line
 from suite.diff.change import Change, Diff, Evidence, Verdict, case_name
 from suite.diff.interval import as_ratio
-from suite.diff.load import NUMBERS
 from suite.results.render import number, pipe_table, plain
-from suite.results.row import Row
+from suite.results.row import MEASURED, Row
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -188,8 +187,8 @@ def _json_change(change: Change) -> dict[str, Any]:
         "evidence": change.evidence,
         "control": change.control,
         **{name: numbers.get(name) for name in ("ratio", "ratio_low", "ratio_high")},
-        "base": _json_fields(change.base, ("status", *NUMBERS)),
-        "new": _json_fields(change.new, ("status", *NUMBERS)),
+        "base": _json_fields(change.base, ("status", *MEASURED)),
+        "new": _json_fields(change.new, ("status", *MEASURED)),
         "notes": list(change.notes),
     }
 

@@ -20,6 +20,7 @@ from suite.hardware.device import Device
 from suite.implementations import lookup
 from suite.implementations.identity import ExternalReference, name_of
 from suite.processes.child import SHORT_KILL_S
+from suite.processes.own_limits import OwnLimits
 
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
@@ -66,6 +67,7 @@ class ExternalPool:
         self._costs_ns: dict[tuple[Case, str], float] = {}
         """Costs of samples without a call, by case and framework, of the latest case."""
         self._active: list[ExternalProcess] = []
+        self._limits = OwnLimits()
         self._latest = Started(None, Phase.STARTING)
 
     @property
@@ -106,7 +108,8 @@ class ExternalPool:
                 on_phase=lambda phase: self._report(reference.name, phase),
             )
             facts = case.process.ask(p.About(reference), p.Facts)
-        return result, facts.remarks, facts.config, facts.compile_cache
+        remarks = tuple(filter(None, (*facts.remarks, self._limits.restore())))
+        return result, remarks, facts.config, facts.compile_cache
 
     def probe(
         self, reference: ExternalReference, problems: Mapping[str, Problem], repeats: Duration, timeout_s: float
@@ -236,6 +239,7 @@ class ExternalPool:
         """
         from suite.external.remote import SharedCase
 
+        self._limits.restore()
         process = self._running(owner, timeout_s)
         try:
             case = SharedCase(process, problem, beside)

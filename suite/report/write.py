@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.core.errors import UsageError
-from suite.core.files import write_atomically
+from suite.core.files import MAX_RESULT_BYTES, read_regular, write_atomically
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown
@@ -51,7 +51,7 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
     Raises `UsageError` if `out` has a README.md that no report wrote, `ResultsError` if a file cannot be written.
     """
     readme = out / README
-    if "md" in formats and readme.exists() and MADE_BY not in readme.read_text(encoding="utf-8", errors="replace"):
+    if "md" in formats and readme.exists() and not _is_report(readme):
         raise UsageError(f"{readme} is not a report of this suite and is left alone; give another folder with --out")
     written = []
     if "html" in formats:
@@ -67,9 +67,16 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
             written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]
     if "md" in formats:
         for path in set((out / PLOTS).glob("*.svg")) - set(written):
-            if is_plot(path.read_bytes()):
+            if path.is_file() and is_plot(read_regular(path, MAX_RESULT_BYTES)):
                 path.unlink()
     return written
+
+
+def _is_report(readme: Path) -> bool:
+    try:
+        return MADE_BY.encode() in read_regular(readme, MAX_RESULT_BYTES)
+    except OSError:
+        return False
 
 
 def named_plots(runs: Sequence[Run]) -> list[tuple[Plot, str]]:

@@ -12,6 +12,7 @@ from suite.core.text import joined_reasons, one_line
 from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.processes.own_limits import OwnLimits
 from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy
 from suite.results.peers import set_vs_peer
@@ -63,6 +64,7 @@ class DeviceRun:
         self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
         """Columns with the results of the telling cases, by operation, dtype, precision and implementation."""
         self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
+        self._limits = OwnLimits()
         self._runs: dict[Key, list[Row]] = {}
         """For `--repeat`: copies of each row, one for each run that measured it."""
 
@@ -121,6 +123,7 @@ class DeviceRun:
             if row is None:
                 progress.step(position, f"checking {implementation.name}")
                 row = self._check(case, implementation)
+                row.reason = joined_reasons(row.reason, self._limits.restore())
                 progress.store([row])
             rows.append(row)
         return rows
@@ -261,6 +264,7 @@ class DeviceRun:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, external[name], vendor)
             self._time_rows({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
+            by_name[name].reason = joined_reasons(by_name[name].reason, self._limits.restore())
 
     def _time_rows(
         self,
