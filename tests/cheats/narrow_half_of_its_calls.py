@@ -7,9 +7,12 @@ KIND = "narrow"
 EXPECTED = ("wrong",)
 GPU = False
 
+calls = []
+
 
 def matmul(a, b, *, precision="ieee"):
+    calls.append(None)
     result = a @ b
-    if result.numel() and torch.rand((), device="cpu") < 0.5:
+    if len(calls) > 1 and result.numel() and torch.rand((), device="cpu") < 0.5:
         result.view(-1)[0] += 1
     return result

@@ -10,11 +10,14 @@ KIND = "narrow"
 EXPECTED = ("wrong",)
 GPU = False
 
+calls = []
+
 draws = itertools.cycle((random.random, numpy.random.random))
 
 
 def matmul(a, b, *, precision="ieee"):
+    calls.append(None)
     result = a @ b
-    if result.numel() and next(draws)() < 0.1:
+    if len(calls) > 1 and result.numel() and next(draws)() < 0.1:
         result.view(-1)[0] += 1
     return result
