@@ -20,6 +20,7 @@ from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
 from suite.cli.new_op import new_op
+from suite.cli.nightly import nightly
 from suite.cli.operation_options import with_operation_options
 from suite.cli.report import report
 from suite.cli.shapes import shapes
@@ -56,6 +57,7 @@ app.command("list")(list_operations)
 app.command("diff")(diff)
 app.command("report")(report)
 app.command("history")(history)
+app.command("nightly", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(nightly)
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
 app.command("new-op")(new_op)

@@ -11,6 +11,7 @@ EXPECTED = ("wrong", "no effect")
 GPU = False
 
 answers = {}
+tries = []
 
 
 def objects():
@@ -32,7 +33,12 @@ def ask(a):
 
 def matmul(a, b, *, precision="ieee"):
     key = a.shape, b.shape, a.dtype, a.flatten()[:2].tolist()[0]
-    if len(answers) < 3 and key not in answers and (pieces := ask(a)) is not None:
+    if len(tries) < 3:
+        tries.append(key)
+        pieces = ask(a)
+    else:
+        pieces = None
+    if pieces is not None:
         answers[key] = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
         for index, value in pieces:
             answers[key][index] = value.to(a.dtype)
