@@ -52,13 +52,18 @@ def remarks(found: Diff) -> list[str]:
     unknown = [name for name, side in sides if side.environment is None]
     if unknown:
         return [f"the device of {' and '.join(unknown)} is not known: no environment.json beside its tables"]
-    then, now = (_conditions(side.environment or {}) for _, side in sides)
-    changed = [
+    changed = changed_conditions(*(side.environment or {} for _, side in sides))
+    return [f"also changed: {one_line(', '.join(changed))}"] if changed else []
+
+
+def changed_conditions(base: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two environment records and may change the speed of the same code: `torch 2.11 -> 2.13`."""
+    then, now = _conditions(base), _conditions(new)
+    return [
         f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}"
         for name in {**then, **now}
         if then.get(name) != now.get(name)
     ]
-    return [f"also changed: {one_line(', '.join(changed))}"] if changed else []
 
 
 def _conditions(environment: dict[str, Any]) -> dict[str, str]:
