@@ -22,8 +22,10 @@ from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
 from suite.cli.new_op import new_op
+from suite.cli.nightly import nightly
 from suite.cli.operation_options import with_operation_options
 from suite.cli.report import report
+from suite.cli.reproduce import reproduce
 from suite.cli.shapes import shapes
 from suite.cli.tune import tune
 from suite.core.errors import SuiteError, UsageError
@@ -58,6 +60,8 @@ app.command("list")(list_operations)
 app.command("diff")(diff)
 app.command("report")(report)
 app.command("history")(history)
+app.command("reproduce")(reproduce)
+app.command("nightly", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(nightly)
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
 app.command("emulate")(emulate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.core.files import read_text
 from suite.core.text import one_line
 from suite.problem.shape import is_size
 
@@ -70,25 +72,22 @@ def _check_dimensions(path: Path, entries: Sequence[Entry], operations: Sequence
 def _csv(path: Path) -> list[Entry]:
     """The shapes of a CSV. Raises `UsageError` with the line and the column of a cell that is no size."""
     found = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        records = csv.reader(file, strict=True)
-        try:
-            header = [name.strip() for name in next(records, [])]
-            for record in filter(None, records):
-                place = f"line {records.line_num}"
-                cells = dict(zip(header, map(str.strip, record), strict=False))
-                bad = next((name for name, value in cells.items() if not is_size(value)), None)
-                if bad is not None:
-                    place += f", column {one_line(bad)}"
-                    raise UsageError(
-                        f"--shapes-from {path}, {place}: {one_line(cells[bad])[:60]!r} is not a whole number"
-                    )
-                if len(record) != len(header):
-                    place += f", column {min(len(record), len(header)) + 1}"
-                    raise UsageError(f"--shapes-from {path}, {place}: {len(record)} fields instead of {len(header)}")
-                found.append((",".join(f"{name}={size}" for name, size in cells.items()), place))
-        except csv.Error as error:
-            raise UsageError(f"--shapes-from {path}, line {records.line_num}: {one_line(error)}") from None
+    records = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        header = [name.strip() for name in next(records, [])]
+        for record in filter(None, records):
+            place = f"line {records.line_num}"
+            cells = dict(zip(header, map(str.strip, record), strict=False))
+            bad = next((name for name, value in cells.items() if not is_size(value)), None)
+            if bad is not None:
+                place += f", column {one_line(bad)}"
+                raise UsageError(f"--shapes-from {path}, {place}: {one_line(cells[bad])[:60]!r} is not a whole number")
+            if len(record) != len(header):
+                place += f", column {min(len(record), len(header)) + 1}"
+                raise UsageError(f"--shapes-from {path}, {place}: {len(record)} fields instead of {len(header)}")
+            found.append((",".join(f"{name}={size}" for name, size in cells.items()), place))
+    except csv.Error as error:
+        raise UsageError(f"--shapes-from {path}, line {records.line_num}: {one_line(error)}") from None
     return found
 
 
@@ -108,7 +107,7 @@ def _document(path: Path) -> list[Entry] | Workload:
 
 
 def _entries(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if path.suffix == ".json":
         return json.loads(text)
     if path.suffix in (".yaml", ".yml"):

@@ -22,6 +22,8 @@ REPLACE = f"{ANOTHER}, or --force to replace it"
 """The ends of messages on a file that is in the way: of commands without and with `--force`."""
 MAX_SOURCE_BYTES = 4 << 20
 """Size of the largest source file of a user that is read."""
+MAX_RESULT_BYTES = 256 << 20
+"""Size of the largest table, record or file of samples that is read."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
@@ -66,6 +68,14 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     if len(contents) > most_bytes:
         raise NotReadableError(f"has more than {most_bytes >> 20} MiB, the most that is read")
     return contents
+
+
+def read_text(path: Path) -> str:
+    """The text of a table or a record, in UTF-8 with or without a byte order mark.
+
+    Raises as `read_regular` does, and `UnicodeDecodeError`.
+    """
+    return read_regular(path, MAX_RESULT_BYTES).decode("utf-8-sig")
 
 
 def read_source(path: Path) -> bytes:

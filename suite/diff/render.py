@@ -9,9 +9,8 @@ from typing import Any
 from suite.core.text import one_line
 from suite.diff.change import Change, Diff, Evidence, Verdict, case_name
 from suite.diff.interval import as_ratio
-from suite.diff.load import NUMBERS
 from suite.results.render import number, pipe_table, plain
-from suite.results.row import Row
+from suite.results.row import MEASURED, Row
 
 HEADS = ("verdict", "ratio", "95% interval", "base us", "new us", "case", "implementation", "judged by", "notes")
 NUMERIC = frozenset(HEADS[1:5])
@@ -43,13 +42,18 @@ def remarks(found: Diff) -> list[str]:
     unknown = [name for name, side in sides if side.environment is None]
     if unknown:
         return [f"the device of {' and '.join(unknown)} is not known: no environment.json beside its tables"]
-    then, now = (_conditions(side.environment or {}) for _, side in sides)
-    changed = [
+    changed = changed_conditions(*(side.environment or {} for _, side in sides))
+    return [f"also changed: {one_line(', '.join(changed))}"] if changed else []
+
+
+def changed_conditions(base: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two environment records and may change the speed of the same code: `torch 2.11 -> 2.13`."""
+    then, now = _conditions(base), _conditions(new)
+    return [
         f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}"
         for name in {**then, **now}
         if then.get(name) != now.get(name)
     ]
-    return [f"also changed: {one_line(', '.join(changed))}"] if changed else []
 
 
 def _conditions(environment: dict[str, Any]) -> dict[str, str]:
@@ -151,8 +155,8 @@ def _json_change(change: Change) -> dict[str, Any]:
         "evidence": change.evidence,
         "control": change.control,
         **{name: numbers.get(name) for name in ("ratio", "ratio_low", "ratio_high")},
-        "base": _json_fields(change.base, ("status", *NUMBERS)),
-        "new": _json_fields(change.new, ("status", *NUMBERS)),
+        "base": _json_fields(change.base, ("status", *MEASURED)),
+        "new": _json_fields(change.new, ("status", *MEASURED)),
         "notes": list(change.notes),
     }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.core.errors import ResultsError
-from suite.core.files import write_atomically
+from suite.core.files import read_text, write_atomically
 from suite.hardware.datasheet import Peaks, peaks
 
 FILE = "limits.json"
@@ -121,7 +121,7 @@ def read(path: Path, device: str) -> Peaks:
     Raises `ResultsError` for a file that is unreadable, damaged or of another device.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
         name, bandwidth, rates = found["device"], found["gb_per_s"], found["tflops"]
         if not (_is_rate(bandwidth) and isinstance(rates, dict) and all(map(_is_rate, rates.values()))):
             raise ValueError("gb_per_s and tflops must be positive numbers")

@@ -36,6 +36,8 @@ DUMP_S = 0.3
 """Time allowed for a process that hangs to dump its Python stack."""
 KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
+OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+"""Signals that another process sends, or the operating system when memory is exhausted; no fault of a kernel does."""
 PAUSE_S = 0.05
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
@@ -46,7 +48,7 @@ class WorkerDiedError(WorkerError):
     """The process ended without a reply.
 
     `last_started` names the implementation that was running; None during the suite's own work. `from_outside` is true
-    for SIGKILL and SIGSTOP: another process sends them, or the operating system when memory is exhausted.
+    for the signals of `OUTSIDE` and for SIGSTOP.
     """
 
     def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
@@ -221,10 +223,11 @@ class Child:
         how = f"ended with exit status {code}"
         if code < 0:
             how = f"was killed by {_signal_name(-code)}{place_in_stack(self._stack(0))}"
-            how += " (from outside; often the system is out of memory)" if code == -signal.SIGKILL else ""
+            if -code in OUTSIDE:
+                how += " (from outside" + "; often the system is out of memory" * (-code == signal.SIGKILL) + ")"
         lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
         message = f"the worker {how}" + (f": {lines[-1][:300]}" if lines else "")
-        return WorkerDiedError(message, self.current.implementation, from_outside=code == -signal.SIGKILL)
+        return WorkerDiedError(message, self.current.implementation, from_outside=-code in OUTSIDE)
 
     def _ended(self, message: str) -> str:
         return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.core.errors import UsageError
-from suite.core.files import check_writable, refuse_foreign, write_atomically
+from suite.core.files import MAX_RESULT_BYTES, check_writable, read_regular, refuse_foreign, write_atomically
 from suite.core.names import unknown
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
@@ -69,7 +69,7 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
         written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]
     if "md" in formats:
         for path in set((out / PLOTS).glob("*.svg")) - set(written):
-            if is_plot(path.read_bytes()):
+            if path.is_file() and is_plot(read_regular(path, MAX_RESULT_BYTES)):
                 path.unlink()
     return written
 

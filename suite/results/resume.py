@@ -21,7 +21,7 @@ from typing import Any
 from suite import frameworks
 from suite.core import file_version
 from suite.core.errors import ResultsError, UsageError
-from suite.core.files import read_source
+from suite.core.files import read_source, read_text
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
@@ -159,7 +159,7 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
 def table_records(folder: Path) -> dict[str, Any]:
     """The environment record of each table in a folder, by operation; empty if the file cannot be read."""
     try:
-        record = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        record = json.loads(read_text(folder / ENVIRONMENT))
         earlier = record.pop(EARLIER, {})
         found = {**earlier, **dict.fromkeys(record["run"]["tables"], record)}
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -171,7 +171,7 @@ def _environment(folder: Path, operations: Iterable[str]) -> Any:
     """The parsed environment record; None if the folder has neither a record nor a table of `operations`."""
     path = folder / ENVIRONMENT
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError:
         present = [name for name in operations if (folder / f"{name}.csv").exists()]
         if present:
@@ -215,7 +215,7 @@ def _rows(folder: Path, operation: str) -> dict[Key, Row]:
         return {}
     rows: dict[Key, Row] = {}
     for number, row in enumerate(read_rows(path), 1):
-        damage = "there is another row like it" if row.key in rows else ""
+        damage = row.damage or ("there is another row like it" if row.key in rows else "")
         damage = f"it is of {row.operation}" if row.operation != operation else damage
         if damage:
             raise ResultsError(f"{path}: not a results table, or a damaged one: row {number}: {one_line(damage)}")

@@ -62,12 +62,12 @@ def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Dev
     """Call `function` on `case`, and judge its results."""
     from suite.checking.check import check as run
     from suite.checking.problem import Problem
-    from suite.worker.session import REPEAT_S
+    from suite.checking.repeats import CHECKED
 
     check_callable(function)
     with _current_device(where) as device:
         adapter.prepare(where)
-        return run(lambda: function, adapter, Problem(case, seed, device), repeat_s=REPEAT_S)
+        return run(lambda: function, adapter, Problem(case, seed, device), repeats=CHECKED)
 
 
 def tree_implementation(operation: str, name: str, where: Device, case: Case) -> Implementation:

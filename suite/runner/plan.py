@@ -16,6 +16,7 @@ from suite.implementations import lookup
 from suite.implementations.implementation import Implementation
 from suite.models.workload import Workload
 from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS, SHORT
+from suite.problem import realistic
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
@@ -106,7 +107,7 @@ def _check_inputs(selection: Selection, chosen: Sequence[Operation], device: Dev
         raise UsageError("--sweep has random normal inputs, so it takes no --inputs but none")
     names = dict.fromkeys(name for op in chosen for name in op.families)
     families = [name for name in selection.inputs if not any(op.has_inputs(name) for op in chosen)]
-    _check_known("--inputs", families, [*names, "telling", "all", "none"])
+    _check_known("--inputs", families, [*names, *realistic.KINDS, "telling", "all", "none"])
     if selection.families and "none" in selection.inputs:
         raise UsageError(
             f"--inputs none runs the default inputs alone; leave out --inputs {' --inputs '.join(selection.families)}"
