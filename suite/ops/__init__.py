@@ -47,7 +47,7 @@ def get(name: str) -> Operation:
 
     if name not in names():
         raise _unknown(name)
-    op = importlib.import_module(f"suite.ops.{name}").OP
+    op = importlib.import_module(f"{__name__}.{name}").OP
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
     return op
