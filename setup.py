@@ -10,11 +10,10 @@ import ast
 import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
-from setuptools.command.build_py import build_py
-
 PACKAGE = "kernel_suite"
-FOLDERS = ("suite", "triton_kernels", "jax_impls", "cuda_ref", "torch_impls", "numpy_impls")
+NOT_PACKED = {PACKAGE, "validation"}
+FOLDERS = tuple(sorted({each.parent.name for each in Path(__file__).parent.glob("*/__init__.py")} - NOT_PACKED))
+"""`suite` and the folders of the frameworks."""
 
 
 def with_package(source: str) -> str:
@@ -34,30 +33,36 @@ def with_package(source: str) -> str:
     return b"\n".join(lines).decode()
 
 
-class BuildPackage(build_py):
-    """Copies a module with its imports changed."""
+def main() -> None:
+    from setuptools import find_packages, setup
+    from setuptools.command.build_py import build_py
 
-    def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
-        target, copied = super().build_module(module, module_file, package)
-        try:
-            text = with_package(Path(module_file).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{module_file}: {error}") from error
-        Path(target).write_text(text, encoding="utf-8")
-        return target, copied
+    class BuildPackage(build_py):
+        """Copies the modules with their imports changed, without `_checkout`."""
 
-    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
-        found: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
-        return [each for each in found if each[:2] != (PACKAGE, "_checkout")]
+        def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
+            target, copied = super().build_module(module, module_file, package)
+            try:
+                text = with_package(Path(module_file).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{module_file}: {error}") from error
+            Path(target).write_text(text, encoding="utf-8")
+            return target, copied
 
+        def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+            found: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
+            return [each for each in found if each[:2] != (PACKAGE, "_checkout")]
 
-if __name__ == "__main__":
     packages = find_packages(include=[each for name in (*FOLDERS, PACKAGE) for each in (name, f"{name}.*")])
     if "editable_wheel" in sys.argv:
         setup(packages=packages)
-    else:
-        setup(
-            packages=[each if each == PACKAGE else f"{PACKAGE}.{each}" for each in packages],
-            package_dir={PACKAGE: PACKAGE, **{f"{PACKAGE}.{name}": name for name in FOLDERS}},
-            cmdclass={"build_py": BuildPackage},
-        )
+        return
+    setup(
+        packages=[each if each == PACKAGE else f"{PACKAGE}.{each}" for each in packages],
+        package_dir={PACKAGE: PACKAGE, **{f"{PACKAGE}.{name}": name for name in FOLDERS}},
+        cmdclass={"build_py": BuildPackage},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -12,8 +12,8 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "kernel_suite."
-FOLDERS = ("suite", "triton_kernels", "jax_impls", "cuda_ref", "torch_impls", "numpy_impls")
-"""The top-level packages of the tree."""
+FOLDERS = {each.parent.name for each in ROOT.glob("*/__init__.py")} - {"kernel_suite", "validation"}
+"""`suite` and the folders of the frameworks."""
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -1,6 +1,6 @@
 """Compares the implementations of an operation: which is right, how fast is it, how close to the device's limit?
 
-    import suite
+    import kernel_suite as suite
     frame = suite.compare("matmul", shapes=["M=512,N=512,K=512"], implementations=["triton*", "torch"])
 
 The functions are those of `suite.api`, which is imported when one of them is first used.
