@@ -38,7 +38,7 @@ def main() -> None:
     from setuptools.command.build_py import build_py
 
     class BuildPackage(build_py):
-        """Copies the modules with their imports changed, without `_checkout`."""
+        """Copies the modules with their imports changed."""
 
         def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
             target, copied = super().build_module(module, module_file, package)
@@ -48,10 +48,6 @@ def main() -> None:
                 raise ValueError(f"{module_file}: {error}") from error
             Path(target).write_text(text, encoding="utf-8")
             return target, copied
-
-        def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
-            found: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
-            return [each for each in found if each[:2] != (PACKAGE, "_checkout")]
 
     packages = find_packages(include=[each for name in (*FOLDERS, PACKAGE) for each in (name, f"{name}.*")])
     if "editable_wheel" in sys.argv:

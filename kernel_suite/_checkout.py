@@ -1,4 +1,4 @@
-"""In a checkout: `kernel_suite.NAME` is another name for the module `NAME`. Not part of the installed package."""
+"""In a checkout: `kernel_suite.NAME` is another name for the module `NAME`. The installed package does not use this."""
 
 from __future__ import annotations
 
