@@ -2,7 +2,7 @@
 
 `report` renders the results of `compare`.
 
-    import suite
+    import kernel_suite as suite
 
     frame = suite.compare("matmul", shapes=[(512, 512, 512)], implementations=["triton*", "torch"], dtypes=["bfloat16"])
     found = suite.check(my_matmul, "matmul", (257, 129, 100), dtype="float16")

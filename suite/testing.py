@@ -1,7 +1,7 @@
-"""Helpers for test suites. `pytest_plugins = ["suite.testing"]` in `conftest.py` provides the fixture.
+"""Helpers for test suites. `pytest_plugins = ["kernel_suite.testing"]` in `conftest.py` provides the fixture.
 
 import pytest
-from suite.testing import assert_agrees, cases, title
+from kernel_suite.testing import assert_agrees, cases, title
 
 @pytest.mark.parametrize("case", cases("matmul", inputs="telling"), ids=title)
 def test_my_matmul(case):

@@ -10,6 +10,7 @@ import typer
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
+from suite.core.names import command
 from suite.numerics.formats import DTYPES, SHORT
 
 MAX_SIZE = 1 << 24
@@ -57,4 +58,4 @@ def shapes(
     print_lines(console, table(columns, console.width))
     dtype = f" --dtype {SHORT[found.dtype]}" if found.dtype in DTYPES else ""
     names = " ".join(f"--op {name}" for name in found.operations)
-    say(f"written to {out}; to compare: python -m suite compare {names} --shapes-from {out}{dtype}")
+    say(f"written to {out}; to compare: {command()} compare {names} --shapes-from {out}{dtype}")

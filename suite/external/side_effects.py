@@ -16,6 +16,7 @@ import os
 import sys
 from types import FrameType, TracebackType
 
+from suite.core.names import PREFIX
 from suite.external import hooks
 from suite.external.line_tracer import LineTracer
 from suite.external.remarks import Remarks
@@ -87,7 +88,7 @@ class SideEffects:
     def changes_variable(self, variable: str, frame: FrameType | None) -> None:
         while frame is not None and frame.f_globals.get("__name__") in ENVIRONMENT_MODULES:
             frame = frame.f_back
-        if frame is not None and str(frame.f_globals.get("__name__", "")).startswith(FRAMEWORKS):
+        if frame is not None and str(frame.f_globals.get("__name__", "")).removeprefix(PREFIX).startswith(FRAMEWORKS):
             self._variables.pop(variable, None)
             return
         self._variables[variable] = self.line(frame)

@@ -23,7 +23,8 @@ from string import Template
 from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
-from suite.core.names import unknown
+from suite.core.names import PREFIX
+from suite.core.nearest import unknown
 from suite.core.paths import ROOT
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -42,6 +43,8 @@ def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
     Returns the files, relative to `root`. Raises `UsageError` for a name that exists and for a name or kind that cannot
     be used, `ResultsError` for a folder that cannot be written.
     """
+    if PREFIX:
+        raise UsageError("new-op: adds files to a checkout of the suite, and this is an installed package")
     files = render(name, kind)
     for module in dict.fromkeys(path.parent if path.parent.name == name else path.with_suffix("") for path in files):
         for path in (module.with_suffix(".py"), module):  # Python imports one of them: the other would be hidden

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
-from suite.core.names import did_you_mean
+from suite.core.nearest import did_you_mean
 from suite.core.text import one_line
 from suite.problem.option import Option
 
@@ -48,7 +48,7 @@ def get(name: str) -> Operation:
 
     if name not in names():
         raise unknown(name)
-    op = importlib.import_module(f"suite.ops.{name}").OP
+    op = importlib.import_module(f"{__name__}.{name}").OP
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
     return op

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from suite.core.errors import WorkerError
-from suite.core.paths import ROOT
+from suite.core.names import qualified, search_path
 from suite.core.phases import Phase, Started
 from suite.core.text import one_line
 from suite.frameworks import _caches
@@ -76,16 +76,14 @@ Start = Callable[[Mapping[str, int], int], Process]
 
 def environment_with_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` plus settings with which Python finds the suite and prints without a buffer."""
-    inherited = environment.get("PYTHONPATH")
-    path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
-    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": search_path(environment.get("PYTHONPATH"))}
 
 
 def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
     """Starts `python -m MODULE --device DEVICE --stacks N ...`."""
 
     def start(ends: Mapping[str, int], output: int) -> Process:
-        command = [sys.executable, "-P", "-m", module, "--device", json.dumps(to_json(device))]
+        command = [sys.executable, "-P", "-m", qualified(module), "--device", json.dumps(to_json(device))]
         for name, end in ends.items():
             command += [name, str(end)]
         return subprocess.Popen(

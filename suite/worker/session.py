@@ -67,7 +67,7 @@ class Session:
     ) -> None:
         import torch
 
-        import suite.timing  # noqa: F401 (binds its clocks before a user's file is loaded)
+        from suite import timing  # noqa: F401 (binds its clocks before a user's file is loaded)
 
         self.device = device
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
