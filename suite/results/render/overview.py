@@ -12,34 +12,36 @@ from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.view import Comparison
 from suite.results.row import Row, Status
+from suite.results.unranked import unranked_reason
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 
 def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[Text]:
-    """A table of the cases with ranked rows, and the findings. For a single case, the findings alone."""
+    """A table of all cases if any has ranked rows, and the findings. For a single case, the findings alone."""
     from rich.text import Text
 
     rows = list(rows)
-    groups = [group for group in cases(rows) if fastest(group) is not None]
-    lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if len(groups) > 1 else []
+    groups = cases(rows)
+    ranked = len(groups) > 1 and any(fastest(group) is not None for group in groups)
+    lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if ranked else []
     return [*lines, *(Text(line) for text in findings(rows, baseline) for line in wrapped(text, width, indent="  "))]
 
 
 def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[Text]:
     comparisons = [Comparison(group, baseline) for group in groups]
-    winners = [row for group in groups if (row := fastest(group)) is not None]
+    winners = [fastest(group) for group in groups]
     rivals = [_noisy_rival(group, winner) for group, winner in zip(groups, winners, strict=True)]
-    names = [f"{row.operation} {short_case(row.case)} {short_dtype(row)}" for row in winners]
+    names = [f"{row.operation} {short_case(row.case)} {short_dtype(row)}" for row, *_ in groups]
     frameworks = list(dict.fromkeys(_framework(row) for group in groups for row in _ranked(group)))
     fields = [
         Field("case", [one_line(name) for name in names], False),
-        Field("winner", [_winner(row, rival) for row, rival in zip(winners, rivals, strict=True)], False),
+        Field("winner", [_winner(*each) for each in zip(groups, winners, rivals, strict=True)], False),
         Field(
             comparisons[0].head,
             [
-                "" if rival is not None else number(each.ratio(row), 3)
+                "" if row is None or rival is not None else number(each.ratio(row), 3)
                 for each, row, rival in zip(comparisons, winners, rivals, strict=True)
             ],
         ),
@@ -50,16 +52,21 @@ def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[T
     return table(fields, width)
 
 
-def _noisy_rival(rows: Sequence[Row], winner: Row) -> Row | None:
+def _noisy_rival(rows: Sequence[Row], winner: Row | None) -> Row | None:
     """A noisy row whose interval reaches below the winner's time; None if there is none."""
+    if winner is None:
+        return None
     for row in rows:
         if row.noisy and row.device == winner.device and (row.device_us_low or 0.0) < (winner.device_us or 0.0):
             return row
     return None
 
 
-def _winner(row: Row, rival: Row | None) -> str:
-    return one_line(row.implementation if rival is None else f"none: {rival.implementation} is noisy")
+def _winner(rows: Sequence[Row], winner: Row | None, rival: Row | None) -> str:
+    if winner is None:
+        timed = [row for row in rows if row.status is Status.OK and row.device_us is not None]
+        return one_line(f"none: {unranked_reason(timed)}")
+    return one_line(winner.implementation if rival is None else f"none: {rival.implementation} is noisy")
 
 
 def _framework(row: Row) -> str:
