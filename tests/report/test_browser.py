@@ -48,7 +48,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("report")
     first = [*square(512), *square(1024), *square(2048, reason="</script><b>"), failed("numpy", "unsupported")]
-    first += [row("with/mine", 1.5, 512, operation="sigmoid", status="wrong", device_us=None)]
+    first += [row("with/mine", 1.5, 512, operation="sigmoid", status="wrong", device_us=None, error_ratio=7.5)]
     first += every_outcome()
     for each in first:
         each.sample_us = (100.5, 100.0, 100.4, 103.0, 100.6) if each.implementation == "torch" else ()
@@ -105,17 +105,17 @@ def test_a_head_sorts_up_and_down_and_rows_without_a_number_stay_last(page: Page
     up = column(page, "device us")
     numbers = [float(text.replace(",", "")) for text in up if text]
     assert numbers == sorted(numbers)
-    assert up[-2:] == ["", ""]
+    assert (up[0], up[-1]) == ("", ""), "the wrong row stays first"
     assert page.js(f"{ROWS}.querySelector('[aria-sort]').ariaSort") == "ascending"
     press_head(page, "device us")
     down = column(page, "device us")
-    assert down == [*up[:-2][::-1], "", ""]
+    assert down == ["", *up[1:-1][::-1], ""]
     assert page.js(f"{ROWS}.querySelectorAll('[aria-sort]').length") == 1
 
 
 def test_numbers_in_texts_sort_as_numbers(page: Page) -> None:
     press_head(page, "case")
-    assert column(page, "case")[0] == "M=512,N=512,K=512"
+    assert column(page, "case")[1] == "M=512,N=512,K=512"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,45 @@ def test_dark_by_preference_and_by_choice(page: Page) -> None:
     assert page.js(ground) == dark
     assert page.js("getComputedStyle(document.querySelector('.plot svg text')).fill") != "rgb(26, 30, 36)"
     page.js("document.querySelector('input[value=auto]').click()")
+
+
+@pytest.mark.parametrize("head", ["", "implementation", "device us", "vs best vendor", "error / bound"])
+def test_wrong_rows_come_first_however_the_table_is_sorted(page: Page, head: str) -> None:
+    for _ in ("up", "down"):
+        if head:
+            press_head(page, head)
+        assert column(page, "status")[0] == "wrong"
+        assert column(page, "implementation")[0].startswith("with/mine")
+
+
+@pytest.mark.parametrize("head", ["implementation", "case", "status", "error / bound", "device us", "vs best vendor"])
+def test_columns_that_decide_are_visible_without_scrolling(page: Page, file: Path, head: str) -> None:
+    page.open(file, width=1280)
+    right, edge = page.js(f"""[[...{ROWS}.querySelectorAll('thead th')].find(each => each.textContent === '{head}'),
+        {ROWS}.querySelector('.scroll')].map(each => each.getBoundingClientRect().right)""")
+    assert right <= edge
+
+
+def test_a_table_of_some_hundred_rows_is_shown_whole(page: Page) -> None:
+    shown, count = page.js(f"[{ROWS}.querySelectorAll('tbody tr').length, {ROWS}.explorer.table.count]")
+    assert shown == count
+    assert page.js(f"{ROWS}.querySelector('.count').textContent") == f"{count} of {count} rows"
+
+
+@pytest.mark.parametrize("width", [PHONE, 390, 1280])
+def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Path, width: int) -> None:
+    page.open(file, width=width)
+    tallies = page.js("""[...document.querySelectorAll('.tally')].map(tally => ({
+        cases: parseInt(tally.querySelector('h3').textContent.match(/([0-9]+) case/)[1]),
+        counts: [...tally.querySelectorAll('.counts b')].map(each => Number(each.textContent)),
+        lengths: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().width),
+        tops: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().top)}))""")
+    assert len(tallies) == 3
+    for tally in tallies:
+        assert sum(tally["counts"]) == tally["cases"]
+        assert len(set(tally["tops"])) == 1
+        unit = sum(tally["lengths"]) / tally["cases"]
+        assert tally["lengths"] == pytest.approx([unit * count for count in tally["counts"]], abs=0.5)
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1280])
