@@ -84,8 +84,8 @@ def draw(data: dict[str, Any]) -> Figure:
     ax.yaxis.set_major_formatter("{x:,.0f}")
     if rows == 1:
         ax.set_yticks([])
-    ax.set_xlabel(f"tiles of {across} elements")
-    ax.set_ylabel(f"tiles of {down}" if rows > 1 else "")
+    ax.set_xlabel(f"column, in tiles of {across}" if rows > 1 else f"element, in tiles of {across}")
+    ax.set_ylabel(f"row, in tiles of {down}" if rows > 1 else "")
     for share, text in ((1.0, "every element is wrong"), (0.5, "half of them"), (MIN_OPACITY, "a few")):
         ax.scatter([], [], marker="s", s=60, color=[(*WRONG, share)], label=text)
     title = textwrap.fill(data["diagnosis"], TITLE)
