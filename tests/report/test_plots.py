@@ -97,7 +97,7 @@ def test_what_reads_and_writes_alone_has_its_rate_in_bytes(tmp_path: Path) -> No
     rows = [each for size in (512, 1024) for each in square(size, limit="memory (datasheet)", tflops=0.0)]
     plots = {plot.name: plot.data for plot in plots_of(run_of(tmp_path / "run", rows))}
     for name in ("rate-matmul", "steps-matmul"):
-        assert plots[name]["panels"][0]["unit"] == "TB/s"
+        assert plots[name]["panels"][0]["unit"] == "GB/s"
 
 
 def test_a_run_on_a_cpu_has_its_rates(tmp_path: Path) -> None:
