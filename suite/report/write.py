@@ -60,7 +60,8 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
         written.append(_write(out / PAGE, html(runs)))
     named = named_plots(runs) if set(formats) - {"html"} else []
     if "md" in formats:
-        text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], out)
+        page = PAGE if "html" in formats else ""
+        text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], out, page)
         written.append(_write(readme, text))
     for kind in ("svg", "png"):
         if kind in formats or (kind == "svg" and "md" in formats):

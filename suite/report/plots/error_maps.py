@@ -16,6 +16,8 @@ from suite.results.row import Row, Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PREFIX = "wrong-"
+"""Begins the names of error maps in a report."""
 MAX_MAPS = 6
 """The largest number of maps in a report. The run's folder has all of them."""
 SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
@@ -52,7 +54,7 @@ def error_map(row: Row) -> Plot | None:
     )
     arithmetic = row.dtype if row.precision == "ieee" else f"{row.dtype} {row.precision}"
     return Plot(
-        f"wrong-{file_stem(row)}",
+        f"{PREFIX}{file_stem(row)}",
         f"Where {row.implementation} is wrong: {row.operation} {row.case} {arithmetic}",
         about,
         data,
