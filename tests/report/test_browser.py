@@ -41,6 +41,16 @@ def every_outcome() -> list[Row]:
     return rows
 
 
+def slow_rates() -> list[Row]:
+    """Rows of some megabytes a second, without a limit."""
+    values = {"operation": "softmax", "limit": "", "of_limit": None, "tflops": 1e-6}
+    return [
+        row(name, speed, size, gb_per_s=0.003 * speed * size / 512, **values)
+        for size in (512, 1024)
+        for name, speed in (("torch", 1.0), ("triton", 0.5))
+    ]
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two runs on two devices."""
@@ -55,7 +65,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = {**RECORD, "device": {**RECORD["device"], "name": "NVIDIA H100 80GB HBM3"}}
     runs = [
         folder(root / "a", first, {**RECORD, "workload": WORKLOAD.document()}),
-        folder(root / "b", square(1024), other),
+        folder(root / "b", [*square(1024), *slow_rates()], other),
     ]
     (root / "a" / f"matmul{SUFFIX}").write_bytes(to_npz([each for each in first if each.operation == "matmul"]))
     path = root / "report.html"
@@ -212,12 +222,41 @@ def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Pa
         counts: [...tally.querySelectorAll('.counts b')].map(each => Number(each.textContent)),
         lengths: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().width),
         tops: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().top)}))""")
-    assert len(tallies) == 3
+    assert len(tallies) == 4
     for tally in tallies:
         assert sum(tally["counts"]) == tally["cases"]
         assert len(set(tally["tops"])) == 1
         unit = sum(tally["lengths"]) / tally["cases"]
         assert tally["lengths"] == pytest.approx([unit * count for count in tally["counts"]], abs=0.5)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_text_of_a_plot_is_neither_tiny_nor_huge(page: Page, file: Path, width: int) -> None:
+    page.open(file, width=width)
+    scales = page.js("""[...document.querySelectorAll('.plot svg')].map(
+        each => each.getBoundingClientRect().width / each.viewBox.baseVal.width)""")
+    assert len(scales) > 5
+    assert min(scales) >= 1.09, "a text of 7 points has 7 pixels at least"
+    assert max(scales) <= 1.51
+
+
+def test_the_labels_of_an_axis_differ_in_the_page(page: Page) -> None:
+    """Texts that stand above each other label the vertical axis; those beside each other label the horizontal one."""
+    texts = page.js("""(() => {
+        const figure = [...document.querySelectorAll('figure')].find(each =>
+            each.querySelector('figcaption b')?.textContent === 'softmax: rate against size');
+        return [...figure.querySelectorAll('text')].map(each => {
+            const box = each.getBoundingClientRect();
+            return [each.textContent, Math.round(box.right), Math.round(box.bottom)]; });
+    })()""")
+    numbers = [each for each in texts if each[0].replace(".", "").isdecimal()]
+    for end in (1, 2):
+        axis: dict[int, list[str]] = {}
+        for each in numbers:
+            axis.setdefault(each[end], []).append(each[0])
+        labels = max(axis.values(), key=len)
+        assert len(labels) >= 2
+        assert len(set(labels)) == len(labels)
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1280])

@@ -33,6 +33,8 @@ def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
         about = (
             f"Every {operation} implementation from slow to fast, in {'; '.join(panel['title'] for panel in panels)}."
         )
+        noisy = dict.fromkeys(name for panel in panels for name in panel["noisy"])
+        about += f" Without noisy times: {', '.join(noisy)}." if noisy else ""
         yield Plot(f"steps-{operation}", f"{operation}: from slow to fast", about, {"panels": panels}, draw)
 
 
@@ -54,7 +56,8 @@ def _panel(result: CaseResult) -> dict[str, Any]:
         [entry.row.implementation, rounded(rate(entry) / scale), rounded(entry.ratio), bool(entry.row.vendor)]
         for entry in ranked
     ]
-    return {"title": f"{result.first.row.case} {result.first.arithmetic}", "unit": unit, "bars": bars}
+    noisy = [entry.row.implementation for entry in result.entries if entry.timed and entry.row.noisy]
+    return {"title": f"{result.first.row.case} {result.first.arithmetic}", "unit": unit, "bars": bars, "noisy": noisy}
 
 
 def draw(data: dict[str, Any]) -> Figure:

@@ -24,8 +24,8 @@ SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
 """Inches: the longer side of a map, its shorter side at least, and the figure's width and least height with text."""
 TITLE = 48
 """Number of characters in a line beside the map."""
-WRONG = 200 / 255, 78 / 255, 0.0
-"""The colour of wrong tiles: red, green and blue."""
+WRONG = 201 / 255, 78 / 255, 0.0
+"""The colour of wrong tiles: red, green and blue. No colour of the page, which would be another on a dark page."""
 MIN_OPACITY = 0.25
 """Smallest opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
 

@@ -68,7 +68,10 @@ class Plot:
         return _saved(self, kind, {"Title": self.title, "Description": description, **keep_out})
 
     def inline_svg(self, prefix: str) -> str:
-        """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses."""
+        """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses.
+
+        The page's variable `--points` is the width of the figure in points.
+        """
         text = _saved(self, "svg", {"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -77,6 +80,7 @@ class Plot:
         text = TAG.sub(lambda found: LONG_NUMBER.sub(r"\1", found[0]), FONT.sub(_inherited, text))
         text = re.sub(r'style="[^"]*"', lambda found: re.sub(r"([:;]) ;? ?", r"\1", found[0]), text)
         text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+        text = re.sub(r'viewBox="0 0 ([\d.]+)', r'style="--points: \1" \g<0>', text, count=1)
         return re.sub(r">\s+<", "><", _prefix_ids(text, prefix)).strip()
 
 

@@ -31,13 +31,14 @@ def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:
     for name, rate in peaks["tflops"].items():
         if name in used:
             roofs[rate] = f"{roofs[rate]}, {name}" if rate in roofs else name
-    points: dict[str, list[list[float | None]]] = {}
+    points: dict[str, dict[tuple[float, float], None]] = {}
     for entry in shown:
-        points.setdefault(entry.framework, []).append([rounded(entry.flops / entry.bytes), rounded(entry.row.tflops)])
+        mark = _three_digits(entry.flops / entry.bytes), _three_digits(entry.row.tflops or 0.0)
+        points.setdefault(entry.framework, {})[mark] = None  # marks that coincide are drawn once
     data = {
         "tb_per_s": peaks["gb_per_s"] / 1e3,
         "roofs": [[rate, name] for rate, name in sorted(roofs.items())],
-        "points": {name: points[name] for name in sorted(points, key=sort_key)},
+        "points": {name: list(map(list, points[name])) for name in sorted(points, key=sort_key)},
         "operations": _intensity_ranges(shown),
     }
     roofs_text = ", ".join(f"{name} {rate:g}" for rate, name in data["roofs"])
@@ -46,6 +47,10 @@ def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:
         f"{data['tb_per_s']:g} TB/s and the arithmetic roofs {roofs_text} TFLOP/s."
     )
     yield Plot("roofline", "Roofline", about, data, draw)
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _intensity_ranges(entries: Sequence[Entry]) -> dict[str, list[float | None]]:
