@@ -36,8 +36,8 @@ from suite.results.render import pipe_table
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder, Sample
 from suite.timing.target import Target, target
-from validation.matmul_lines_plot import plot
 from validation.matmul_plans import drawn, listed
+from validation.matmul_plot import Point, plot
 
 OP = ops.get("matmul")
 BEGIN, END = "<!-- lines:begin -->", "<!-- lines:end -->"
@@ -326,6 +326,17 @@ def distribution(ratios: Sequence[float]) -> list[str]:
     return [str(len(ratios)), f"{mean:.3f}", f"{min(ratios):.3f}", ", ".join(f"{each:.3f}" for each in quartiles)]
 
 
+def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:
+    """The points of the plot by line, and by dtype, precision and layout."""
+    rows: dict[str, dict[str, list[Point]]] = {line: {} for line in LINES if not is_vendor(line)}
+    for each in (each for timed in sets.values() for each in timed):
+        layout, dtype, precision = each.kind
+        kind = f"{dtype}, {layout}" if precision == "ieee" else f"{dtype} {precision}, {layout}"
+        for line in rows.keys() & each.us.keys():
+            rows[line].setdefault(kind, []).append(Point(each.intensity, each.waves, each.ratio(line)))
+    return {line: kinds for line, kinds in rows.items() if kinds}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
@@ -349,9 +360,7 @@ def main() -> int:
         text = tables(sets)
         print(text)
         if given.plot:
-            timed = [each for found in sets.values() for each in found]
-            names = [x for x in LINES if not is_vendor(x) and any(x in each.us for each in timed)]
-            plot(names, timed, given.plot)
+            plot(plotted(sets), given.plot)
         if given.write:
             if given.plot:
                 place = os.path.relpath(given.plot, given.write.parent)

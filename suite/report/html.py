@@ -77,11 +77,11 @@ def _as_script(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def breakable(case: str) -> str:
-    """A case in HTML that allows a line break after each comma."""
+def breakable(text: str) -> str:
+    """A case, or a text with cases, in HTML that allows a line break after each comma."""
     from markupsafe import Markup, escape
 
-    return escape(case).replace(",", Markup(",<wbr>"))
+    return escape(text).replace(",", Markup(",<wbr>"))
 
 
 def shares(tally: Tally) -> list[Share]:
