@@ -30,9 +30,9 @@ WORKLOAD = Workload("AModelForCausalLM", 32, 1, 4096, 4096, "bfloat16", [
 
 
 def every_outcome() -> list[Row]:
-    """A case for each outcome, so that the bar has as many parts as possible."""
+    """A case for each outcome, so that the bar has as many parts as possible; five for one of them."""
     ends = [("triton", 1.5, 1.5), ("jax/pallas", 1.5, 1.5), ("cuda", 1.5, 1.5), ("cuda", 1.0, 1.0), ("cuda", 0.9, 1.1),
-            ("cuda", 0.5, 0.5)]  # fmt: skip
+            ("cuda", 0.5, 0.5), *[("cuda", 1.5, 1.5)] * 4]  # fmt: skip
     rows = []
     for place, (name, low, high) in enumerate(ends, 1):
         size = 3000 * place
@@ -227,6 +227,7 @@ def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Pa
         assert sum(tally["counts"]) == tally["cases"]
         assert len(set(tally["tops"])) == 1
         unit = sum(tally["lengths"]) / tally["cases"]
+        assert max(tally["counts"]) >= 5 * min(tally["counts"]) or tally["cases"] < 5
         assert tally["lengths"] == pytest.approx([unit * count for count in tally["counts"]], abs=0.5)
 
 
@@ -238,6 +239,25 @@ def test_the_text_of_a_plot_is_neither_tiny_nor_huge(page: Page, file: Path, wid
     assert len(scales) > 5
     assert min(scales) >= 1.09, "a text of 7 points has 7 pixels at least"
     assert max(scales) <= 1.51
+
+
+def test_the_length_of_a_bar_in_a_plot_is_its_rate(page: Page) -> None:
+    """A bar stands at the height of the text with its number."""
+    bars, texts = page.js("""(() => {
+        const figure = [...document.querySelectorAll('figure')].find(each =>
+            each.querySelector('figcaption b')?.textContent === 'matmul: from slow to fast');
+        const box = (each) => { const found = each.getBoundingClientRect();
+            return { middle: (found.top + found.bottom) / 2, width: found.width, height: found.height }; };
+        const bars = [...figure.querySelectorAll('path')].filter(each => each.getAttribute('d').trim().endsWith('z'));
+        return [bars.map(box), [...figure.querySelectorAll('text')].map(each => [each.textContent, box(each).middle])];
+    })()""")
+    numbers = {middle: float(text.split()[0]) for text, middle in texts if text.endswith(")") and text[0].isdecimal()}
+    scales = []
+    for middle, number in numbers.items():
+        (width,) = (each["width"] for each in bars if abs(each["middle"] - middle) < 3 and 5 < each["height"] < 40)
+        scales.append(width / number)
+    assert len(scales) == 6
+    assert scales == pytest.approx([max(scales)] * 6, rel=0.04)
 
 
 def test_the_labels_of_an_axis_differ_in_the_page(page: Page) -> None:
