@@ -10,6 +10,7 @@ import torch
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -59,11 +60,12 @@ def row_variances(x: torch.Tensor, centered: torch.Tensor) -> tuple[torch.Tensor
     """Return the variance of each row's mean, and the relative one of its sum of squared differences; (rows, 1)."""
     n = x.shape[1]
     sums = x.sum(dim=1, keepdim=True)
-    mean_variance = sum_variance(sums, x.square().sum(dim=1, keepdim=True), longest_chain(n), None) / n**2
+    of_x = x.square().sum(dim=1, keepdim=True)
+    mean_variance = sum_variance(sums, of_x, longest_chain(n), None, repeats(x)) / n**2
     squares = centered.square()
     total = squares.sum(dim=1, keepdim=True)
     spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    return mean_variance, sum_variance(torch.ones_like(spread), spread, longest_chain(n), None)
+    return mean_variance, sum_variance(torch.ones_like(spread), spread, longest_chain(n), None, repeats(squares))
 
 
 def layer_norm_noise(

@@ -10,6 +10,7 @@ import torch
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats
 from suite.problem import family, numbers
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -50,7 +51,7 @@ def squares_variance(x: torch.Tensor) -> torch.Tensor:
     squares = x.square()
     shares = (squares / squares.sum(dim=1, keepdim=True).clamp(min=2.0**-500)).nan_to_num_()  # infinite squares
     spread = shares.square().sum(dim=1, keepdim=True)
-    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None)
+    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None, repeats(squares))
     return sums + spread * (unit_roundoff("float32") ** 2 / 3.0)
 
 

@@ -83,10 +83,7 @@ def rotations(axes: Sequence[int]) -> list[str]:
 
 
 def repetitions(axes: Sequence[int]) -> list[str]:
-    """Return layouts in which one operand is repeated along one axis: all operands, all axes.
-
-    One at a time: terms that are all equal have roundings of one sign, for which no bound holds.
-    """
+    """Return layouts in which one operand is repeated along one axis: all operands, all axes."""
     return [
         "/".join(f"{REPEATED}{axis}" if other == operand else "dense" for other in range(len(axes)))
         for operand, count in enumerate(axes)
