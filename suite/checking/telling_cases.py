@@ -15,6 +15,7 @@ from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
 from suite.problem.case import Case
+from suite.problem.specials import kind_of, known
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class ProbeResult:
 def is_beyond(adapter: Adapter, case: Case, device: torch.device) -> bool:
     """True if the framework itself gets a part of the case's inputs wrong (`Adapter.limits`)."""
     limits = adapter.limits(device)
-    return any(case.dtype in limits.get(part, ()) for part in case.inputs.replace("/", "+").split("+"))
+    parts = case.inputs.replace("/", "+").split("+")
+    special = [kind_of(part) for part in parts if known(part)]
+    kinds = (*parts, *special, *(f"{each}@" for each in special))
+    return any(case.dtype in limits.get(kind, ()) for kind in kinds)
 
 
 def probe(

@@ -291,24 +291,34 @@ class Operation(ABC):
 
         Raises `UsageError` for an unknown one.
         """
-        from suite.problem import family, layouts
+        from suite.problem import family, specials
 
         if inputs in self.families:
             return self.families[inputs]
         if not self.has_inputs(inputs):
-            valid = f"{', '.join(self.families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
+            from suite.problem import layouts
+
+            kinds = f"{', '.join(specials.KINDS)} in one operand, as nan@0"
+            valid = f"{', '.join(self.families)}, {kinds}, layouts of {', '.join(layouts.KINDS)}, and several with +"
             raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
         normal = self.families["normal"]
-        parts = [self.families.get(part) or family.layout(part, normal.dtypes) for part in inputs.split("+")]
+        parts = [
+            self.families.get(part)
+            or (family.special(part, normal) if specials.known(part) else family.layout(part, normal.dtypes))
+            for part in inputs.split("+")
+        ]
         found = family.combined(normal, parts)
         return replace(found, shapes=found.shapes or (self.usual_shape,))
 
     def has_inputs(self, inputs: str) -> bool:
-        """True if the operation has inputs of this name: a family, a layout, or several of them."""
-        from suite.problem import layouts
+        """True if the operation has inputs of this name: a family, special numbers, a layout, or several of them."""
+        from suite.problem import layouts, specials
 
-        placed = self.source is None
-        return all(part in self.families or (placed and layouts.known(part)) for part in inputs.split("+"))
+        own = self.source is None
+        return all(
+            part in self.families or (own and (layouts.known(part) or specials.known(part)))
+            for part in inputs.split("+")
+        )
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""

@@ -11,12 +11,15 @@ OF_ONE = "a row of one element: its softmax is 1, and its distance from the mean
 SATURATES = "where a number leaves the range of float16, or is infinite, the sigmoid is 0 or 1 anyway"
 COPIES = "the other branch computes the same"
 ON_A_GPU = "the branch is that of a GPU"
+GATES = "the axis has four gates: a multiple of 4"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("matmul|attention", r".*(float8|scale_[abqkv])", FLOAT8),
     ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
-    ("linear_sigmoid", r"operand 2: through float16|operand [01]: infinities made finite", SATURATES),
+    ("linear_sigmoid(_grad)?", r"operand 2: (through float16|infinities made finite)", SATURATES),
+    ("lstm", r"operand 3: (through float16|infinities made finite)", SATURATES),
+    ("lstm", r"operand [123]: axis 0: (tail of 4|odd last|wrong if its size is (1|odd))", GATES),
     ("sigmoid", r"operand 0: (through float16|infinities made finite)", SATURATES),
     ("sigmoid", r"sigmoid: if x.is_contiguous", COPIES),
     ("sigmoid", r"sigmoid: 1 -> 2( \(2\))?$", "NumPy takes any negative size for -1"),
