@@ -80,6 +80,7 @@ class Conv2d(Operation):
     telling = (
         TellingCase("three_channels", STEM),
         TellingCase("large_result", (2, 64, 66, 3, 16, 1, 1, 1, 0), first=False),
+        TellingCase("range_stride", (2, 9, 7, 16, 24, 3, 3, 2, 1), "range", first=False),
         TellingCase("R=131", (1, 140, 1, 1, 1, 131, 1, 1, 0), first=False),
         TellingCase("S=131", (1, 1, 140, 1, 1, 1, 131, 1, 0), first=False),
         TellingCase("R=1024", (1, 1030, 1, 1, 1, 1024, 1, 1, 0), first=False),

@@ -6,7 +6,7 @@ An operation has those that it names itself, and a set that is built from its de
 2. each family of inputs with each value of its options, at the family's first shape;
 3. each operand repeated along each axis with a stride of 0;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
-5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small;
+5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
 6. each result with more than 2^16 elements.
 """
 
@@ -190,12 +190,17 @@ def _axes(op: Declared) -> list[int]:
 
 def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
     sizes = op.covered_sizes()
-    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
+    least = {name: min(levels) for name, levels in sizes.items()}
+    small = {name: max(size, 2 * (size > 0)) for name, size in least.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    shape = op.shape_of_sizes(least)
+    if _cost(op, shape) is not None:
+        yield TellingCase("least", shape, first=False)
     for name in sizes:
         for size in LONG:
-            long = op.shape_of_sizes({**small, name: size})
-            if max(sizes[name]) < size and _cost(op, long, factor=FEW) is not None:
+            longs = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
+            long = next((shape for shape in longs if _cost(op, shape, factor=FEW) is not None), None)
+            if max(sizes[name]) < size and long is not None:
                 yield TellingCase(f"{name}={size}", long, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and _cost(op, none) is not None and 0 not in op.output_shape(op.case(none)):
