@@ -30,7 +30,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("rms_norm|layer_norm", r"(rms|layer)_norm: if x.size == 0", COPIES),
     ("conv2d", r"conv2d: stride > 1 -> stride >= 1|conv2d: 1 -> 2 \(3\)", COPIES),
     ("multi_head_attention", r"operand 1: axis 0: wrong if its size is 1$", PARTS),
-    ("multi_head_attention", r"layer: x.dtype != torch.float32", ON_A_GPU),
+    ("multi_head_attention", r"layer: (x.dtype != torch.float32|0 -> 1 \(2\)|0.0 -> 1.0)", ON_A_GPU),
     ("lstm", r"lstm: 0 -> 1 \(4\)", ONE_TYPE),
     ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
