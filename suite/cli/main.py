@@ -16,6 +16,7 @@ from suite import __version__
 from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
+from suite.cli.emulate import emulate
 from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
@@ -58,6 +59,7 @@ app.command("report")(report)
 app.command("history")(history)
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
+app.command("emulate")(emulate)
 app.command("new-op")(new_op)
 
 

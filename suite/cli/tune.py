@@ -13,8 +13,10 @@ from suite.cli.options import (
     DeviceOption,
     DtypeOption,
     ImplementationOption,
+    MinTimeOption,
     OperationOption,
     PrecisionOption,
+    SamplesOption,
     SeedOption,
     ShapeOption,
     ShapesFromOption,
@@ -36,6 +38,8 @@ def tune(
     shapes_file: ShapesFromOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     device: DeviceOption = None,
+    min_time: MinTimeOption = 0.0,
+    samples: SamplesOption = 0,
     seed: SeedOption = 0,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a kernel may take to compile; its calls get 30 at most.")
@@ -47,6 +51,7 @@ def tune(
     Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
     """
     from suite import hardware
+    from suite.core.least import Least
     from suite.runner.plan import plan, refuse_too_large
     from suite.runner.selection import Selection
     from suite.runner.tune import Search
@@ -72,7 +77,8 @@ def tune(
         print(search, flush=True)
 
     try:
-        path = run(jobs, where, seed=seed, timeout_s=timeout, on_search=on_search, on_step=say)
+        least = Least(min_time, samples)
+        path = run(jobs, where, seed=seed, timeout_s=timeout, least=least, on_search=on_search, on_step=say)
     except KeyboardInterrupt:
         say("interrupted; what was found until then is kept")
         raise typer.Exit(130) from None

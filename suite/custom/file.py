@@ -42,7 +42,7 @@ def source_of(path: Path, kind: Kind) -> Source:
     except (OSError, ValueError) as error:
         raise UsageError(f"{flag}: cannot be read ({error})") from None
     if not path.stem.isidentifier() and kind == "reference":
-        raise UsageError(f"{flag}: kernels define a function of the file's name, and {path.stem!r} is no name; rename")
+        raise UsageError(f"{flag}: kernels define a function named like the file, and {path.stem!r} is no name; rename")
     return Source(str(path), kind, _version(path, kind, contents))
 
 

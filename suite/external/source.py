@@ -174,7 +174,7 @@ def _read_cuda(path: Path, source: bytes, digest: str) -> SourceFile:
 
 
 def _signature_fault(path: Path, operation: str, line: int) -> str:
-    """Difference of a launcher's parameters from those of the tree's launcher; empty if there is none."""
+    """The difference between a launcher's parameters and the tree's; empty if there is none."""
     from cuda_ref.build import rewrite
 
     ours = ROOT / "cuda_ref" / operation / f"{operation}.cu"

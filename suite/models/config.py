@@ -87,7 +87,7 @@ def _sizes(path: Path, kind: Kind, numbers: Mapping[str, int | None], tokens: in
             _needed(path, numbers, name) for name in ("experts", "chosen experts", "experts' width")
         )
         if chosen > count:
-            raise UsageError(f"{path}: {chosen} experts a token of {count}")
+            raise UsageError(f"{path}: {chosen} experts for each token, but there are only {count}")
         experts = Experts(count, chosen, numbers["shared experts"] or 0, width)
     needs_inner = kind.gated and not kind.experts
     inner = numbers["inner"] or (_needed(path, numbers, "inner") if needs_inner else 4 * hidden)

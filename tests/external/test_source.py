@@ -199,5 +199,5 @@ def test_a_sweep_shows_external_files_that_it_leaves_out(tmp_path: Path) -> None
     (job,) = plan(Selection(("vector_add",), ("with/*",), sweep=True, files=tuple(files)), CPU)
     job = Job(job.op, job.cases[:1], job.implementations)
     rows = {row.implementation: row for row in compare([job], Options(CPU, native_only=True))}
-    assert rows["with/mine"].reason == "interpreted here, and a sweep is for what runs natively"
+    assert rows["with/mine"].reason == "interpreted here, and a sweep runs native implementations only"
     assert (rows["with/mine"].status, rows["with/gone"].status) == ("unsupported", "error")

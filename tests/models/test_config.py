@@ -108,7 +108,7 @@ def test_experts_are_as_many_products_as_are_used(tmp_path: Path) -> None:
     assert summary(of(tmp_path, config))["experts' down"] == (128, "matmul", "M=128,N=4096,K=768,layout=nt")
     one = summary(of(tmp_path, config, 1, 1024, 1))
     assert one["experts' gate, up"] == (16, "matmul", "M=1,N=768,K=4096,layout=nt")
-    with pytest.raises(UsageError, match="9 experts a token of 8"):
+    with pytest.raises(UsageError, match="9 experts for each token, but there are only 8"):
         of(tmp_path, {**config, "num_experts": 8, "num_experts_per_tok": 9})
 
 
