@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import torch
 
-import suite
-from suite.core.errors import DisagreementError
+import kernel_suite as suite
+from kernel_suite.suite.core.errors import DisagreementError
 
 CPU: dict[str, Any] = {"device": "cpu"}
 

@@ -1,6 +1,6 @@
 """Compares the implementations of an operation: which is right, how fast is it, how close to the device's limit?
 
-    import suite
+    import kernel_suite as suite
     frame = suite.compare("matmul", shapes=["M=512,N=512,K=512"], implementations=["triton*", "torch"])
 
 The functions are those of `suite.api`, which is imported when one of them is first used.
@@ -19,7 +19,10 @@ __all__ = ["cases", "check", "compare", "report", "time"]
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'suite' has no attribute {name!r}; it has {', '.join(__all__)}")
+        from suite.core.nearest import did_you_mean
+
+        near = did_you_mean(name, __all__)
+        raise AttributeError(f"module 'suite' has no attribute {name!r}; it has {', '.join(__all__)}{near}")
     from suite import api
 
     return getattr(api, name)

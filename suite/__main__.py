@@ -1,7 +1,7 @@
 """Runs the command line: `python -m suite`."""
 
-import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -17,7 +17,15 @@ def main() -> None:
         command()
 
 
+def without_current_folder(searched: Path) -> None:
+    """Replace the current folder on `sys.path`, where `python -m` puts it first: a torch.py there is not PyTorch.
+
+    `searched` is the folder in which Python finds the running package.
+    """
+    if not sys.flags.safe_path:
+        sys.path[:1] = [] if str(searched) in sys.path[1:] else [str(searched)]
+
+
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # leaves out the current folder: a torch.py there is not PyTorch
-        sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    without_current_folder(Path(__file__).resolve().parents[1])
     main()

@@ -24,6 +24,8 @@ CRASHES = {
     "unsupported": "raise NotImplementedError('only on Tuesdays')",
     "segfault": "import ctypes; ctypes.string_at(0)",
     "kills_itself": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "is_terminated": "import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
+    "is_interrupted": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)",
     "exits": "import os; print('last words', flush=True); os._exit(3)",
     "quits": "raise SystemExit",
     "prints": 'print(\'{"event": "done", "status": "ok"}\'); return a - b',

@@ -261,7 +261,7 @@ def test_a_case_that_contradicts_the_other_arguments_is_refused() -> None:
 def test_compare_refuses_what_the_command_line_refuses() -> None:
     with pytest.raises(UsageError, match="cache: unknown 'hot'"):
         suite.compare("matmul", cache="hot")
-    with pytest.raises(UsageError, match="--impl 'nothing' matches none of"):
+    with pytest.raises(UsageError, match="implementations 'nothing' matches none of"):
         suite.compare("matmul", implementations="nothing", device="cpu")
     with pytest.raises(UsageError, match="shapes are sizes of one operation"):
         suite.compare(["matmul", "sigmoid"], shapes=[(1, 2, 3)])

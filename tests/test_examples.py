@@ -39,6 +39,24 @@ def test_weights_kept_in_float32_learn_on_where_16_bits_round_updates_away() -> 
     assert last[0] < last[1] / 3
 
 
+def test_the_workflow_and_the_slurm_script_run_every_night(tmp_path: Path) -> None:
+    """The script submits its successor, and ends as `nightly` does; with stand-ins for the commands."""
+    workflow = (EXAMPLES / "github_workflow.yml").read_text(encoding="utf-8")
+    assert "python -m suite nightly --site site" in workflow[workflow.index("  nightly:") :]
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").write_text("")
+    for name, status in (("python", 3), ("sbatch", 0), ("scontrol", 0)):
+        (tmp_path / name).write_text(f'#!/bin/bash\necho "{name} $*" >> calls\nexit {status}\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "5"}
+    done = subprocess.run(["bash", EXAMPLES / "nightly.sbatch"], env=environment, check=False)
+    assert done.returncode == 3
+    submitted, compared, told = (tmp_path / "calls").read_text().splitlines()
+    assert submitted.startswith("sbatch --begin=tomorrow 01:30 ")
+    assert compared == "python -m suite nightly --site site"
+    assert told.startswith("scontrol update JobId=5 ")
+
+
 PYTHON = """#!/bin/bash
 echo "$(basename "$PWD"): $*" >> "$CALLS"
 case "$3" in compare) exit 1;; diff) echo "| verdict |"; exit 3;; esac
@@ -51,7 +69,7 @@ echo "gh: $*" >> "$CALLS"
 def test_the_workflow_comments_the_difference_and_fails_if_a_row_is_slower(tmp_path: Path) -> None:
     """The steps run in order, as GitHub runs them, with stand-ins for `python` and `gh`."""
     steps = re.findall(r"run: \|\n((?: {10}.*\n)+)", (EXAMPLES / "github_workflow.yml").read_text(encoding="utf-8"))
-    install, *others = steps
+    install, *others = steps[:5]
     assert "make -C new .venv/.ready" in install
     for name, text in (("python", PYTHON), ("gh", GH)):
         (tmp_path / name).write_text(text)

@@ -19,20 +19,22 @@ def differentiable(variant: str) -> Callable[..., Tensor]:
 
     The first call imports both files. The operators are `<folder>::differentiable_attention_<variant>` and, for
     its gradient, `<folder>::attention_gradients_<variant>`; the attribute `operators` of the function holds them.
+    Below another package, the name of the folder begins with that of the package, as in `operator.py`.
     """
-    folder = __package__.partition(".")[0]
+    folder = __package__.rpartition(".")[0]
+    library = folder.replace(".", "_")
     module, ending = (f".{variant}", f"_{variant}") if variant else ("", "")
 
     def function(name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(import_module(f"{folder}.{name}{module}"), name)
         return found
 
-    @torch.library.custom_op(f"{folder}::differentiable_attention{ending}", mutates_args=())
+    @torch.library.custom_op(f"{library}::differentiable_attention{ending}", mutates_args=())
     def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None) -> Tensor:
         out: Tensor = function("attention")(q, k, v, causal=causal, sm_scale=sm_scale)
         return out
 
-    @torch.library.custom_op(f"{folder}::attention_gradients{ending}", mutates_args=())
+    @torch.library.custom_op(f"{library}::attention_gradients{ending}", mutates_args=())
     def backward(
         q: Tensor, k: Tensor, v: Tensor, do: Tensor, causal: bool, sm_scale: float | None
     ) -> tuple[Tensor, Tensor, Tensor]:

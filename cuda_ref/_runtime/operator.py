@@ -18,14 +18,18 @@ TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?
 
 
 def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Returns the operator `torch.ops.<folder>.<operation>_<variant>`; None for a function of another folder."""
-    folder, _, file = function.__module__.partition(".")
-    if folder != __package__.partition(".")[0]:
+    """Returns the operator `torch.ops.<folder>.<operation>_<variant>`; None for a function of another folder.
+
+    Below another package, the name of the folder begins with that of the package: `<package>_<folder>`.
+    """
+    folder = __package__.rpartition(".")[0]
+    file = function.__module__.removeprefix(f"{folder}.")
+    if file == function.__module__:
         return None
-    name = file.replace(".", "_")
-    custom = torch.library.custom_op(f"{folder}::{name}", function, mutates_args=(), schema=schema(function))
+    library, name = (each.replace(".", "_") for each in (folder, file))
+    custom = torch.library.custom_op(f"{library}::{name}", function, mutates_args=(), schema=schema(function))
     custom.register_fake(_results(function))
-    found: Callable[..., Any] = getattr(getattr(torch.ops, folder), name)
+    found: Callable[..., Any] = getattr(getattr(torch.ops, library), name)
     return found
 
 

@@ -1,3 +1,3 @@
 """The fixture `assert_no_slower`."""
 
-pytest_plugins = ["suite.testing"]
+pytest_plugins = ["kernel_suite.testing"]

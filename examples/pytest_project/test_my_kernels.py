@@ -3,8 +3,8 @@
 import pytest
 from my_kernels import my_matmul, my_sigmoid
 
-from suite.problem.case import Case
-from suite.testing import NoSlower, assert_agrees, cases, title
+from kernel_suite.suite.problem.case import Case
+from kernel_suite.testing import NoSlower, assert_agrees, cases, title
 
 
 def test_my_sigmoid() -> None:

@@ -7,11 +7,9 @@ describes the memory that the call used; `suite/checking/judge.py` compares the 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter  # bound before any user's file can replace it
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -23,11 +21,6 @@ from suite.problem.outputs import joined, leaves
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.frameworks.base import Adapter
-
-MAX_REPEATS = 1000
-"""Largest number of repeated calls on the inputs of the first call."""
-MIN_REPEATS = 50
-"""Smallest number of repeated calls, which may take up to three times the requested time."""
 
 
 class RefusedError(Exception):
@@ -130,34 +123,6 @@ def call_once(
         unfinished=not same_bits(joined(outputs), early),
         spilled=memory.spilled(outputs),
     )
-
-
-def most_different(
-    caller: Caller, first: torch.Tensor, another: torch.Tensor | None, call_s: float, seconds: float
-) -> torch.Tensor | None:
-    """Repeat the call on draw 0 and return the result that differs most from `first`; None if none differs.
-
-    another: a result of draw 0 that is known to differ. call_s: the time of one call; a call that would end too late is
-    not begun. seconds: the time for all calls, tripled if a busy machine makes fewer than MIN_REPEATS calls by then.
-    Raises `RefusedError` for a result that changes after its call.
-    """
-    farthest, distance, begin = another, -1.0 if another is None else _distance(another, first), perf_counter()
-    for count in range(MAX_REPEATS):
-        now = perf_counter()
-        if call_s > seconds or now - begin + call_s > (seconds if count >= MIN_REPEATS else 3 * seconds):
-            break
-        result = caller.call(0, again=True)
-        call_s = perf_counter() - now
-        if result.unfinished:
-            raise RefusedError(f"unfinished: {memory.UNFINISHED}")
-        if not same_bits(result.early, first) and (off := _distance(result.early, first)) > distance:
-            farthest, distance = result.early, off
-    return farthest
-
-
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest difference of two results; infinite if one has a NaN."""
-    return float((a.float() - b.float()).abs().nan_to_num(nan=math.inf).amax())
 
 
 def as_torch(result: Any, adapter: Adapter, form: Form) -> tuple[torch.Tensor, ...]:

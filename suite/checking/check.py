@@ -17,7 +17,7 @@ copy with the truth. If it is wrong, `diagnosis` names the likely mistake.
   the call returns: catches work on another stream.
 - Memory that a call allocates holds NaN at first (`Adapter.poisoned`): catches unwritten elements.
 - Inputs, and results that torch allocates, lie between guard bands of NaN: catches reads and writes beside them.
-- Call 3 is repeated for a given time: catches races that are wrong in one of many calls.
+- Call 3 is repeated for a given time: catches races and faults by chance that are wrong in one of many calls.
 
 A refusal begins with its kind: `type`, `shape`, `dtype`, `device`, `strides` (the values are not compared then);
 `unfinished`, `aliases input`, `inputs changed`, `wrote outside`, `same buffer`, `not finite`, `value`,
@@ -30,21 +30,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter  # bound before any user's file can replace it
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from suite.checking.calls import Caller, LocalCaller, RefusedError, Result, most_different
+from suite.checking.calls import Caller, LocalCaller, RefusedError, Result
 from suite.checking.diagnosis import Diagnosis, diagnose
 from suite.checking.judge import Verdict, judge
 from suite.checking.memory import first_difference, misuses, same_bits
+from suite.checking.repeats import Duration, repeat
 from suite.core.phases import Phase
 from suite.numerics import subnormals
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.frameworks.base import Adapter
+
+NO_TIME = Duration()
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class CheckResult:
     """`as if ...`: the usual mistake that explains the wrong values; empty if none does."""
     error_map: str = ""
     """The share of wrong elements by tile (`suite/checking/error_map.py`)."""
+    judged: int = 0
+    """Calls whose whole result is judged."""
 
     @property
     def explanation(self) -> str:
@@ -79,17 +85,18 @@ def check(
     problem: Problem,
     *,
     claims_determinism: bool = False,
-    repeat_s: float = 0.0,
+    repeats: Duration = NO_TIME,
     on_phase: Callable[[Phase], None] = lambda phase: None,
 ) -> CheckResult:
-    """Call an implementation three times in this process, repeat the third for `repeat_s` seconds, judge the results.
+    """Call an implementation three times in this process, repeat the third for some time, and judge the results.
 
     load: returns the function; its time is part of `first_call_s`. claims_determinism: results with other bits are
-    refused. on_phase: is called before each call and before the judging. Exceptions of the implementation pass through.
+    refused. repeats: the time for repeated calls. on_phase: is called before each call and before the judging.
+    Exceptions of the implementation pass through.
     """
     adapter.forget_calls()
     caller = LocalCaller(load, adapter, problem)
-    return check_calls(caller, problem, claims_determinism=claims_determinism, repeat_s=repeat_s, on_phase=on_phase)
+    return check_calls(caller, problem, claims_determinism=claims_determinism, repeats=repeats, on_phase=on_phase)
 
 
 def check_calls(
@@ -97,7 +104,7 @@ def check_calls(
     problem: Problem,
     *,
     claims_determinism: bool = False,
-    repeat_s: float = 0.0,
+    repeats: Duration = NO_TIME,
     on_phase: Callable[[Phase], None] = lambda phase: None,
 ) -> CheckResult:
     """Check the calls that `caller` makes on the buffers of `problem`, as `check` does in this process."""
@@ -125,17 +132,16 @@ def check_calls(
         third = caller.call(0)
         third_call_s = perf_counter() - third_begin
         wrong |= _misuses(problem, 0, third, (first, second))
-        another = third.early if not same_bits(third.early, first_copy) else None
+        another, judged = (None, 3) if same_bits(third.early, first_copy) else (third.early, 2)
         del first, second, third, settled  # results take most of the memory of a large case
-        another = most_different(caller, first_copy, another, third_call_s, repeat_s)
+        later = repeat(caller, first_copy, another, third_call_s, repeats, partial(judge_draw, problem=problem, draw=0))
     except RefusedError as refused:
         return CheckResult(False, str(refused), perf_counter() - begin)
     on_phase(Phase.JUDGING)
-    verdicts = [first_verdict, second_verdict]
-    if another is not None:
-        verdicts.append(judge_draw(another, problem, 0))
-        if not verdicts[-1].agrees and first_verdict.agrees and second_verdict.agrees:
-            diagnosis = _diagnosis([another], verdicts[-1:], problem)
+    verdicts = [first_verdict, second_verdict, *later.verdicts]
+    another = later.worst
+    if another is not None and [each.agrees for each in verdicts] == [True, True, False]:
+        diagnosis = _diagnosis([another], verdicts[2:], problem)
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + _disagreement(verdicts, stale)
     if claims_determinism and another is not None:
         difference = first_difference(another, first_copy, problem.position)
@@ -151,6 +157,7 @@ def check_calls(
         deterministic="yes" if another is None else "no",
         diagnosis=diagnosis.text,
         error_map=diagnosis.error_map,
+        judged=judged + later.judged,
     )
 
 
@@ -173,17 +180,18 @@ def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], pro
         return diagnose(output, draw, problem, beside=more[0][1] if more else None)
 
 
-def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> tuple[str, Diagnosis]:
-    """Check one call on draw 0, repeated for `repeat_s` seconds. Returns what is wrong, empty if nothing is, and why.
+def check_briefly(caller: Caller, problem: Problem, repeats: Duration) -> tuple[str, Diagnosis]:
+    """Check one call on draw 0, repeated for some time. Returns what is wrong, empty if nothing is, and why.
 
     Raises `RefusedError` for a result of another form. Exceptions of the implementation pass through.
     """
     begin = perf_counter()
     result = caller.call(0)
     wrong = _misuses(problem, 0, result, ())
-    another = most_different(caller, result.early, None, perf_counter() - begin, repeat_s)
-    outputs = [each for each in (result.early, another) if each is not None]
-    verdicts = [judge_draw(each, problem, 0) for each in outputs]
+    call_s, judge_result = perf_counter() - begin, partial(judge_draw, problem=problem, draw=0)
+    later = repeat(caller, result.early, None, call_s, repeats, judge_result)
+    outputs = [each for each in (result.early, later.worst) if each is not None]
+    verdicts = [judge_result(result.early), *later.verdicts]
     found = [(each, verdict) for each, verdict in zip(outputs, verdicts, strict=True) if not verdict.agrees][:1]
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + [verdict.reason for _, verdict in found]
     return "; ".join(reasons), _diagnosis([each for each, _ in found], [verdict for _, verdict in found], problem)

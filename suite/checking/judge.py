@@ -23,6 +23,11 @@ Position = Callable[[tuple[int, ...]], str]
 Results = Sequence[tuple[str, int]]
 """The name of each result of a call and the index in the output at which it begins."""
 ONE_RESULT: Results = (("", 0),)
+CORRECTION = (
+    "plain arithmetic gives an infinity there; a correction, such as that of a compensated sum, is inf - inf = NaN: "
+    "leave it out where the sum is infinite"
+)
+"""Explains a NaN where the truth overflows."""
 
 
 @dataclass(frozen=True)
@@ -252,4 +257,6 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position
     if isinstance(expected, int):
         return f"{kind}: at {position(at)} got {got}, expected {expected}" + (f" +- {limit:.0f}" if limit else "")
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
-    return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}"
+    overflows = abs(expected) + limit > max_finite(str(output.dtype).removeprefix("torch.")) or math.isinf(expected)
+    overflow = f" ({CORRECTION})" if math.isnan(got) and overflows else ""
+    return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}{overflow}"

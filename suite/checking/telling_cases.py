@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suite.checking.calls import LocalCaller, RefusedError
-from suite.checking.check import check_briefly
+from suite.checking.check import NO_TIME, check_briefly
 from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
+from suite.checking.repeats import Duration
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
 from suite.problem.case import Case
@@ -37,13 +38,13 @@ def probe(
     function_for: Callable[[Case], Callable[..., Any]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
-    repeat_s: float = 0.0,
+    repeats: Duration = NO_TIME,
     on_case: Callable[[str], None] = lambda name: None,
 ) -> ProbeResult:
     """Call the function for each telling case in this process, by name, up to the first that is wrong.
 
     A case is left out if the implementation does not cover it (`NotImplementedError`, or no parameter for an argument),
-    and if the framework itself gets it wrong. repeat_s: the time for which each call is repeated. on_case: is called
+    and if the framework itself gets it wrong. repeats: the time for which each call is repeated. on_case: is called
     before each case. Other exceptions pass through.
     """
 
@@ -51,7 +52,7 @@ def probe(
         function = function_for(problem.case)
         if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
             raise NotImplementedError
-        return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
+        return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeats)
 
     return probe_cases(check_case, adapter, problems, on_case)
 

@@ -9,6 +9,7 @@
 - Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
 - Every round is equally likely to be judged. The choice is made when the round begins.
+- `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
 - A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
@@ -16,10 +17,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from random import SystemRandom
+from time import perf_counter  # bound before any user's file can replace it
 from typing import Protocol
 
 import torch
@@ -28,13 +30,21 @@ from suite.checking.calls import RefusedError, as_torch
 from suite.checking.judge import judge_together
 from suite.checking.memory import INTEGERS, copies_with_layout, elements_between_bands, same_bits, whole_storage
 from suite.checking.problem import Problem
+from suite.checking.rounds import Reservoir, Round, Slots, Tensors
 from suite.frameworks.base import Adapter
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
 from suite.problem.outputs import joined
 
-JUDGED_ROUNDS = 3
-"""Rounds of a case that are judged, among those in which every implementation is timed."""
+JUDGED_ROUNDS, JUDGED_PARTIAL = 32, 8
+"""Rounds of a case that are judged: those in which every implementation is timed; then others for each implementation.
+A fault in one of ten calls is found with a probability of 1 - 0.9^32 = 0.96."""
+LEAST_ROUNDS = 3
+"""Rounds of all implementations that are judged even if this takes longer than allowed."""
+JUDGE_S, JUDGE_FILE_S = 0.1, 2.5
+"""Time after which no further round is judged, for implementations of the tree and for a user's file."""
+EXAMINED_EARLIER = 12
+"""Earlier inputs that are tried as an explanation of a wrong result."""
 SPARSE = (64, 1024)
 """A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
 HOST_BYTES = 1 << 30
@@ -42,39 +52,6 @@ HOST_BYTES = 1 << 30
 MAX_PREVIOUS_BYTES = 1 << 26
 """Largest inputs, in bytes, of which the values of the previous round are kept too."""
 EARLIER = "returned the result of earlier inputs"
-
-Tensors = tuple[torch.Tensor, ...]
-
-
-@dataclass
-class Round:
-    """A round that may be judged: its inputs, copies of its results by name, and the previous inputs if small."""
-
-    number: int
-    inputs: Tensors
-    before: Tensors | None
-    results: dict[str, torch.Tensor] = field(default_factory=dict)
-
-
-class Reservoir:
-    """A random choice of `size` of the rounds offered so far, all equally likely."""
-
-    def __init__(self, size: int, random: SystemRandom) -> None:
-        self.rounds: list[Round] = []
-        self._size, self._random, self._offered = size, random, 0
-
-    def offer(self, make: Callable[[], Round]) -> Round | None:
-        """Return a new round of `make` if it is chosen, perhaps in place of an earlier one; None if it is rejected."""
-        self._offered += 1
-        if len(self.rounds) < self._size:
-            self.rounds.append(make())
-            return self.rounds[-1]
-        place = self._random.randrange(self._offered)
-        if place >= self._size:
-            return None
-        del self.rounds[place]  # frees its memory for the new one
-        self.rounds.append(make())
-        return self.rounds[-1]
 
 
 class Results(Protocol):
@@ -128,15 +105,15 @@ class TimedInputs:
         self._round: Round | None = None
         self._wrong: dict[str, str] = {}
         self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
-        size, self._place, self._holds = self._capacity()
-        self._complete = Reservoir(size, self._random)
-        self._partial: list[Round] = []
-        self._partial_offered = 0
+        size, slots, self._place, self._holds = self._capacity()
+        self._complete, self._partial = Reservoir(size, self._random), Slots(slots, self._random)
+        self._is_partial = False
+        self.judged: Counter[str] = Counter()
 
     @property
     def rounds(self) -> list[Round]:
         """The rounds that are judged, in the order in which they were timed."""
-        return sorted(self._complete.rounds + self._partial, key=lambda each: each.number)
+        return sorted(self._complete.rounds + self._partial.rounds(), key=lambda each: each.number)
 
     def change(self) -> None:
         """Write new values of the case's family in place."""
@@ -153,24 +130,10 @@ class TimedInputs:
     def begin_round(self, complete: bool) -> None:
         self._begun += 1
         small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= MAX_PREVIOUS_BYTES
-        if complete:
-            self._round = self._complete.offer(lambda: self._next(small))
-        else:
-            self._round = self._offer_partial(small)
+        self._is_partial = not complete
+        self._round = (self._complete if complete else self._partial).offer(lambda: self._next(small))
         if self._round is None:
             self.change()
-
-    def _offer_partial(self, small: bool) -> Round | None:
-        """Choose or reject a round in which some implementations are no longer timed.
-
-        Each call is judged in one of these rounds, all equally likely. Calls leave one after the other, so a chosen
-        round replaces earlier ones for the calls that still take part (`keep`).
-        """
-        self._partial_offered += 1
-        if self._random.randrange(self._partial_offered):
-            return None
-        self._partial.append(self._next(small))
-        return self._partial[-1]
 
     def _next(self, small: bool) -> Round:
         """Return a round to judge. Changes that calls made to the inputs are undone first, so that a repeated one is
@@ -226,29 +189,42 @@ class TimedInputs:
         if self._round is None:
             self._held[name] = self._results.first(name, output), output.clone()
             return
-        if self._partial and self._round is self._partial[-1]:
-            for earlier in self._partial[:-1]:
-                earlier.results.pop(name, None)
-            self._partial = [each for each in self._partial if each.results or each is self._round]
         self._round.results[name] = output.to(self._place, copy=True)
+        if self._is_partial:
+            self._partial.add(name, self._round)
         written = self._restore()
         if written:
             self._wrong.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
 
-    def judge(self) -> dict[str, str]:
-        """Return what is wrong with the kept results, by name. Empties the rounds."""
-        rounds, wrong = self.rounds, dict(self._wrong)
+    def judge(self, seconds: float = JUDGE_S) -> dict[str, str]:
+        """Return what is wrong with the kept results, by name. Empties the rounds.
+
+        After `seconds` no further round is judged, but LEAST_ROUNDS and one other round of each call are in any case.
+        """
+        rounds, wrong, begin = self.rounds, dict(self._wrong), perf_counter()
         for name, (read, copy) in self._held.items():
             if not same_bits(read(), copy):
                 wrong.setdefault(name, "a result changed after its call")
-        for each in rounds:
+        least, others = self._in_order(rounds)
+        for each in (*least, *others):
+            if each in others and perf_counter() - begin > seconds:
+                break
             left = {name: output for name, output in each.results.items() if name not in wrong}
+            self.judged.update(left.keys())
             for name, reason in zip(left, self._reasons(list(left.values()), each.inputs), strict=True):
                 if reason:
                     stale = self._is_earlier(name, each, rounds)
                     wrong[name] = EARLIER if stale else reason
-        self._complete.rounds, self._partial, self._round, self._held = [], [], None, {}
+        self._complete.rounds, self._round, self._held = [], None, {}
+        self._partial = Slots(1, self._random)
         return wrong
+
+    def _in_order(self, rounds: list[Round]) -> tuple[list[Round], list[Round]]:
+        """Return the rounds that are judged in any case, and the others, in a random order."""
+        complete = self._complete.rounds
+        chosen = self._random.sample(complete, min(LEAST_ROUNDS, len(complete))) + self._partial.rounds(1)
+        others = [each for each in rounds if each not in chosen]
+        return sorted(chosen, key=lambda each: each.number), self._random.sample(others, len(others))
 
     def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
         """Return what is wrong with each output as a result of `inputs`; empty for those that are right."""
@@ -269,9 +245,10 @@ class TimedInputs:
         others = [each for each in rounds if each is not at]
         if any(name in each.results and same_bits(each.results[name], output) for each in others):
             return True
-        inputs = [*self._problem.draws, *(each.inputs for each in others if each.number < at.number)]
-        inputs += [each.before for each in rounds if each.before is not None and each.number <= at.number]
-        return any(not self._reasons([output], given)[0] for given in inputs)
+        earlier = [each for each in rounds if each.number <= at.number][::-1]
+        inputs = [given for each in earlier for given in (each.before, each.inputs if each is not at else None)]
+        candidates = [*self._problem.draws, *(given for given in inputs if given is not None)]
+        return any(not self._reasons([output], given)[0] for given in candidates[:EXAMINED_EARLIER])
 
     # Values
 
@@ -300,13 +277,17 @@ class TimedInputs:
         for buffer, given in (pair for tensors in places for pair in zip(tensors, drawn, strict=True)):
             whole_storage(buffer).copy_(whole_storage(given))
 
-    def _capacity(self) -> tuple[int, torch.device, bool]:
-        """Return how many rounds fit into memory, where their results are kept, and whether first results can be held
-        too."""
+    def _capacity(self) -> tuple[int, int, torch.device, bool]:
+        """Return how many rounds with all calls fit into memory, how many others of each call, where their results are
+        kept, and whether first results can be held too."""
         problem, device = self._problem, self._problem.device
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
+        inputs *= 2 if inputs <= MAX_PREVIOUS_BYTES else 1
         results = len(self._results.names) * problem.op.output_bytes(problem.case)
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
-        fits = room // max(1, inputs + results) - 2  # two are kept for incomplete rounds
-        place = device if fits >= 1 else torch.device("cpu")
-        return max(1, min(JUDGED_ROUNDS, fits)), place, fits >= JUDGED_ROUNDS + 2
+        fits = room // max(1, inputs + results)
+        holds = fits >= 2 * LEAST_ROUNDS + 1
+        fits -= 2 if holds else 0
+        slots = max(1, min(JUDGED_PARTIAL, fits // 6))
+        rounds = max(1, min(JUDGED_ROUNDS, fits - 2 * slots))  # two rounds are kept for each slot
+        return rounds, slots, device if fits > 2 else torch.device("cpu"), holds

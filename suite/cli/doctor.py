@@ -12,6 +12,7 @@ from suite.cli.messages import say
 from suite.cli.options import DeviceOption, JsonOption, folder
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
+from suite.core.files import check_writable, refuse_foreign
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -62,6 +63,8 @@ def _measure_peaks(where: Device, out: Path | None, as_json: bool) -> None:
     from suite.timing import peaks
 
     path = (out if out is not None else where.results_folder) / measured_peaks.FILE
+    check_writable(path.parent)
+    refuse_foreign([path], measured_peaks.is_ours, "a file of measured limits")
     environment = hardware.environment_record(where.type, where.index)
     free = hardware.memory_bytes(where.type, where.index)
     contents = peaks.measure(torch_device(where), where.name, free, environment, lambda phase: say(f"{phase} ..."))
@@ -83,6 +86,8 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
     from suite.doctor.timer_proof.checks import ProofRow, passed
 
     folder = out if out is not None else where.results_folder / "proof"
+    check_writable(folder)
+    proof.refuse_foreign_files(folder)
     environment = hardware.environment_record(where.type, where.index)
     terminal = Console()
     rows: list[ProofRow] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from suite.cli.options import DeviceOption, JsonOption, complete_operation, device
+from suite.cli.options import DeviceOption, JsonOption, OperationsOption, complete_operation, device, split
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,10 +24,11 @@ def list_operations(
         list[str] | None,
         typer.Argument(
             help="Operations, by name or pattern such as 'mat*'. Default: all.",
-            metavar="[NAME]...",
+            metavar="OPERATION",
             autocompletion=complete_operation,
         ),
     ] = None,
+    op: OperationsOption = None,
     device_text: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,12 +37,15 @@ def list_operations(
     Then the kinds of inputs that `compare --inputs` takes. Exit status: 0; 2 for an unknown operation.
     """
     from suite import ops
+    from suite.problem import realistic
 
-    names = tuple(dict.fromkeys(name for pattern in operations or ["all"] for name in ops.matching(pattern)))
+    given = (*split(operations), *split(op))
+    names = tuple(dict.fromkeys(name for pattern in given or ["all"] for name in ops.matching(pattern)))
     where = device(device_text)
     entries = _implementations(names, where)
     if as_json:
-        inputs = {name: {key: kind.about for key, kind in ops.get(name).families.items()} for name in names}
+        common = {key: kind.about for key, kind in realistic.KINDS.items()}
+        inputs = {name: {k: kind.about for k, kind in ops.get(name).families.items()} | common for name in names}
         telling = {name: [each.name for each in ops.get(name).all_telling] for name in names}
         found = {"device": where.name, "implementations": entries, "inputs": inputs, "telling": telling}
         print(json.dumps(found))
@@ -140,12 +144,15 @@ def _input_lines(names: Sequence[str], width: int) -> list[Text]:
     from rich.text import Text
 
     from suite import ops
+    from suite.problem import realistic
     from suite.results.render.layout import wrapped
 
     kinds: dict[tuple[str, str], list[str]] = {}
     for name in names:
         for key, kind in ops.get(name).families.items():
             kinds.setdefault((key, kind.about), []).append(name)
+    for key, of_all in realistic.KINDS.items():
+        kinds[key, of_all.about] = list(names)
     texts = []
     for (key, about), having in kinds.items():
         texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))

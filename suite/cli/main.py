@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from suite import __version__
+from suite.cli import panels
 from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
@@ -21,8 +22,10 @@ from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
 from suite.cli.new_op import new_op
+from suite.cli.nightly import nightly
 from suite.cli.operation_options import with_operation_options
 from suite.cli.report import report
+from suite.cli.reproduce import reproduce
 from suite.cli.shapes import shapes
 from suite.cli.tune import tune
 from suite.core.errors import SuiteError, UsageError
@@ -51,12 +54,14 @@ def options_of_all_commands(
     pass
 
 
-app.command("compare")(with_operation_options(compare))
+app.command("compare")(panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS))
 app.command("tune")(with_operation_options(tune))
 app.command("list")(list_operations)
 app.command("diff")(diff)
 app.command("report")(report)
 app.command("history")(history)
+app.command("reproduce")(reproduce)
+app.command("nightly", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(nightly)
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
 app.command("emulate")(emulate)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from suite.core.names import command
+
 
 def new_op(
     name: Annotated[str, typer.Argument(help="Name of the operation: lower case, digits and underscores.")],
@@ -24,8 +26,8 @@ def new_op(
     print(
         f"\nNext, in these {len(written)} files:\n"
         f"  1. suite/ops/{name}.py: the formula, sizes, truth and bound (docs/agreement.md says how to derive one).\n"
-        f"  2. The kernels; each works alone: python -m suite compare --op {name} --impl torch --no-time\n"
-        f"  3. All of them, with every family of inputs: python -m suite compare --op {name} --no-time --inputs all\n"
+        f"  2. The kernels; each works alone: {command()} compare --op {name} --impl torch --no-time\n"
+        f"  3. All of them, with every family of inputs: {command()} compare --op {name} --no-time --inputs all\n"
         f"  4. The tests of every operation: python -m pytest tests -k {name}\n"
         "CONTRIBUTING.md explains each part."
     )

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from suite.cli.messages import say
 from suite.cli.options import folder
+from suite.core.errors import UsageError
 
 
 def report(
@@ -24,12 +26,27 @@ def report(
         ),
     ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    site: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="DIR", help="Write a static site instead: an index, a page for each run."),
+    ] = None,
 ) -> None:
     """Show results: findings, winners, tables to sort and filter, plots, provenance.
 
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
+    --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
     """
     from suite.report.write import report as run
+
+    if site is not None:
+        if formats != "html" or out is not None or open_it:
+            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out or --open")
+        from suite.diff.judge import THRESHOLD
+        from suite.nightly.site import write_site
+
+        for path in write_site(runs, site, THRESHOLD, say):
+            print(path)
+        return
 
     for path in run(runs, [name.strip() for name in formats.split(",")], out, open_it=open_it):
         print(path)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suite.core.errors import ResultsError, UsageError
+from suite.core.files import read_text
 from suite.core.text import one_line
 from suite.results.csv_file import read_rows
 from suite.results.resume import ENVIRONMENT
 from suite.results.row import Row
-
-NUMBERS = ("device_us", "device_us_low", "device_us_high", "vs_best", "vs_best_low", "vs_best_high", "clock_sm_mhz")
-"""The columns that a verdict is computed from."""
 
 Key = tuple[str, ...]
 
@@ -56,7 +53,7 @@ def load(path: Path) -> Side:
         except ResultsError as error:
             raise UsageError(one_line(error)) from error
         for number, row in enumerate(found, 1):
-            damage = _damage(row) or ("there is another row like it" if row_key(row) in rows else "")
+            damage = row.damage or ("there is another row like it" if row_key(row) in rows else "")
             if damage:
                 raise UsageError(f"{table}: not a results table, or a damaged one: row {number}: {one_line(damage)}")
             rows[row_key(row)] = row
@@ -76,22 +73,9 @@ def _tables(path: Path) -> tuple[Path, list[Path]]:
     return folder, tables
 
 
-def _damage(row: Row) -> str:
-    """A description of values that no measurement gives; empty for a sound row."""
-    for name in NUMBERS:
-        value = getattr(row, name)
-        if value is not None and not 0 <= value < math.inf:
-            return f"{name} is {value!r}, which nothing measures"
-    for name in ("device_us", "vs_best"):
-        value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
-        if None not in (value, low, high) and not low <= value <= high:
-            return f"{name} is {value}, outside its interval from {low} to {high}"
-    return ""
-
-
 def _environment(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(read_text(path))
         if not isinstance(found["device"]["name"], str):
             raise TypeError("the name of the device is not a text")
     except FileNotFoundError:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from suite.core.errors import SuiteError
+from suite.core.names import command
 from suite.hardware.device import Device
 
 
@@ -20,12 +21,10 @@ def torch_device(where: Device) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise SuiteError(f"torch cannot be imported ({error}): python -m suite doctor says how to get it") from error
+        raise SuiteError(f"torch cannot be imported ({error}): {command()} doctor says how to get it") from error
     if where.type != "cuda":
         return torch.device(where.type)
     if not torch.cuda.is_available():
-        raise SuiteError(
-            f"torch {torch.__version__} cannot use {where.name}: python -m suite doctor says what to install"
-        )
+        raise SuiteError(f"torch {torch.__version__} cannot use {where.name}: {command()} doctor says what to install")
     torch.cuda.set_device(where.index)
     return torch.device("cuda", where.index)

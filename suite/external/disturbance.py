@@ -22,15 +22,19 @@ users' files. A file with a larger ratio disturbs the implementation, unless the
 
 @dataclass(frozen=True)
 class FileTiming:
-    """The times of a file, the memory that a call takes, and how it disturbs the vendor's implementation."""
+    """The times of a file, the memory that a call takes, and how it disturbs the vendor's implementation.
+
+    judged: the number of timed calls whose results were judged.
+    """
 
     timing: Timing
     peak_bytes: int | None
+    judged: int
     disturbance: str
 
 
-Outcome = tuple["dict[str, Timing]", int | None] | NotTimed | str
-"""Times by name, and memory; or the failure of the file; or, as a text, the failure of the vendor's call beside it."""
+Outcome = tuple["dict[str, Timing]", int | None, int] | NotTimed | str
+"""Times by name, memory and number of judged calls; or the file's failure; or that of the vendor's call, as a text."""
 
 
 def time_file(
@@ -59,7 +63,7 @@ def time_file(
         found = _time(pool, request, "", problem, local)
     if isinstance(found, str):
         return NotTimed("error", found)
-    return found if isinstance(found, NotTimed) else FileTiming(found[0][name], found[1], disturbed)
+    return found if isinstance(found, NotTimed) else FileTiming(found[0][name], *found[1:], disturbed)
 
 
 def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target) -> Outcome:

@@ -48,7 +48,7 @@ def _serve(device: Device, control: int, stacks: int, lifeline: int) -> None:
 
 
 def _import_others() -> None:
-    import suite.external.shared_memory  # noqa: F401
+    from suite.external import shared_memory  # noqa: F401
 
 
 def _fork_on_request(device: Device, control: socket.socket, stacks: int) -> None:

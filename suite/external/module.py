@@ -70,12 +70,11 @@ class ExternalFunction:
         self._of_import = loaded.remarks
         self._of_calls = Remarks(path, line)
         self._traced = False
-        self._random_states: dict[str, Any] = {}
         _functions[path] = self
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """One call, traced if the line of a side effect of the call before is unknown."""
-        effects = SideEffects(self._of_calls, traced=self._traced, random_states=self._random_states)
+        effects = SideEffects(self._of_calls, traced=self._traced)
         try:
             with effects, _contained():
                 return self.function(*inputs, **arguments)

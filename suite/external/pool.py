@@ -21,11 +21,13 @@ from suite.hardware.device import Device
 from suite.implementations import lookup
 from suite.implementations.identity import ExternalReference, name_of
 from suite.processes.child import SHORT_KILL_S
+from suite.processes.own_limits import OwnLimits
 
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
+    from suite.checking.repeats import Duration
     from suite.checking.telling_cases import ProbeResult
     from suite.external.host_timing import HostResults
     from suite.external.remote import RemoteResults, SharedCase
@@ -66,6 +68,7 @@ class ExternalPool:
         self._costs_ns: dict[tuple[Case, str], float] = {}
         """Costs of samples without a call, by case and framework, of the latest case."""
         self._active: list[ExternalProcess] = []
+        self._limits = OwnLimits()
         self._latest = Started(None, Phase.STARTING)
 
     @property
@@ -88,7 +91,7 @@ class ExternalPool:
             self._discard(process)
 
     def check(
-        self, reference: ExternalReference, problem: Problem, repeat_s: float, timeout_s: float
+        self, reference: ExternalReference, problem: Problem, repeats: Duration, timeout_s: float
     ) -> tuple[CheckResult, tuple[str, ...], str, str]:
         """Check a file: the result of the checked call, remarks, its configuration, and its use of compile caches.
 
@@ -102,14 +105,15 @@ class ExternalPool:
                 RemoteCaller(case, reference),
                 case.problem,
                 claims_determinism=reference.deterministic,
-                repeat_s=repeat_s,
+                repeats=repeats,
                 on_phase=lambda phase: self._report(reference.name, phase),
             )
             facts = case.process.ask(p.About(reference), p.Facts)
-        return result, facts.remarks, facts.config, facts.compile_cache
+        remarks = tuple(filter(None, (*facts.remarks, self._limits.restore())))
+        return result, remarks, facts.config, facts.compile_cache
 
     def probe(
-        self, reference: ExternalReference, problems: Mapping[str, Problem], repeat_s: float, timeout_s: float
+        self, reference: ExternalReference, problems: Mapping[str, Problem], repeats: Duration, timeout_s: float
     ) -> ProbeResult:
         """Call a file on the telling cases. Raises as `check` does."""
         from suite import frameworks
@@ -123,7 +127,7 @@ class ExternalPool:
             try:
                 with self._case(reference, problem, timeout_s) as case:
                     self._report(reference.name, Phase.TELLING_CALL, config)
-                    return check_briefly(RemoteCaller(case, reference, telling=True), case.problem, repeat_s)
+                    return check_briefly(RemoteCaller(case, reference, telling=True), case.problem, repeats)
             except RaisedError as error:
                 raise NotImplementedError(str(error)) if error.kind == "unsupported" else error from None
 
@@ -151,14 +155,14 @@ class ExternalPool:
 
     def time(
         self, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target
-    ) -> tuple[dict[str, Timing], int | None]:
+    ) -> tuple[dict[str, Timing], int | None, int]:
         """Time a file, and a vendor's implementation unless `vendor` is empty, in turns.
 
         On a GPU both run in the file's process. On a CPU the vendor's runs in a process that loads no file.
-        Returns the times by name, and the memory that a call of the file takes. Raises `WrongResultsError` for results
-        that were wrong while timed, and the errors of `check`.
+        Returns the times by name, the memory that a call of the file takes, and how many of its timed calls were
+        judged. Raises `WrongResultsError` for results that were wrong while timed, and the errors of `check`.
         """
-        from suite.checking.timed_inputs import TimedInputs
+        from suite.checking.timed_inputs import JUDGE_FILE_S, TimedInputs
         from suite.external.remote import RemoteResults, remote_call
         from suite.timing.budgets import BUDGETS_S, INTERVAL
         from suite.timing.sampling import Measurement
@@ -197,10 +201,10 @@ class ExternalPool:
                     results.run(name)
                     inputs.keep(name, None)
             self._report(None, Phase.JUDGING)
-            wrong = inputs.judge()
+            wrong = inputs.judge(JUDGE_FILE_S)
         if wrong:
             raise WrongResultsError(wrong)
-        return timings, peak
+        return timings, peak, inputs.judged[reference.name]
 
     def _target(
         self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target
@@ -253,6 +257,7 @@ class ExternalPool:
         """
         from suite.external.remote import SharedCase
 
+        self._limits.restore()
         process = self._running(owner, timeout_s)
         try:
             case = SharedCase(process, problem, beside)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from suite.external import protocol as p
 from suite.external.channel import EXTERNAL, KEY_BYTES, Channel, ClosedError
 from suite.external.session import ExternalSession
+from suite.external.settings import seed_from_system
 from suite.hardware.device import Device
 from suite.implementations import failure
 from suite.processes.startup import set_up
@@ -35,6 +36,7 @@ def run(device: Device, descriptors: Sequence[int]) -> None:
     connection = socket.socket(fileno=_move(channel_end))
     lifeline = set_up(stacks, lifeline_end)
     channel = Channel(connection, connection.recv(KEY_BYTES, socket.MSG_WAITALL), EXTERNAL)
+    seed_from_system()
     gc.set_threshold(GC_THRESHOLD)  # as while calls are timed, so that a file cannot recognize timing by this setting
     try:
         session = ExternalSession(device, channel)

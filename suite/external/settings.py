@@ -1,4 +1,8 @@
-"""Process-wide state that a file can change: random generators and settings of frameworks."""
+"""Process-wide state that a file can change: random generators and settings of frameworks.
+
+A file's own random numbers go on from call to call: random states are compared, and never restored. If they were, a
+kernel that is wrong by chance would be judged on the same numbers again and again.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,35 @@ JAX_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_disable_j
 
 @dataclass(frozen=True)
 class Setting:
-    """One piece of state: `get` returns it as a value that can be compared, `put` restores such a value."""
+    """One piece of state: `get` returns it as a value that can be compared, `put` restores such a value.
+
+    `put` is None for a random state.
+    """
 
     what: str
     get: Callable[[], Any]
-    put: Callable[[Any], object]
-    random: bool = False
+    put: Callable[[Any], object] | None
+
+
+def seed_from_system() -> None:
+    """Seed the generators of Python and of the imported frameworks from the operating system.
+
+    Processes that are forked from one process would draw the same numbers otherwise.
+    """
+    random.seed()
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        np.random.seed(None)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.seed()
 
 
 def settings() -> list[Setting]:
     """The state of Python's random module and of the imported frameworks. Imports no framework."""
-    found = [Setting("the random state of random", random.getstate, random.setstate, random=True)]
+    found = [Setting("the random state of random", random.getstate, None)]
     for module, of_framework in (("numpy", _numpy_settings), ("torch", _torch_settings), ("jax", _jax_settings)):
         if module in sys.modules:
             found += of_framework()
@@ -38,12 +60,8 @@ def _numpy_settings() -> list[Setting]:
         name, key, *rest = state
         return (name, key.tobytes(), *rest)
 
-    def put(state: tuple[Any, ...]) -> None:
-        name, key, *rest = state
-        np.random.set_state((name, np.frombuffer(key, np.uint32), *rest))
-
     return [
-        Setting("the random state of numpy", get, put, random=True),
+        Setting("the random state of numpy", get, None),
         Setting("numpy's error handling", np.geterr, lambda before: np.seterr(**before)),
     ]
 
@@ -51,13 +69,8 @@ def _numpy_settings() -> list[Setting]:
 def _torch_settings() -> list[Setting]:
     import torch
 
-    def generator(where: str, get: Callable[[], torch.Tensor], put: Callable[[torch.Tensor], object]) -> Setting:
-        return Setting(
-            f"the random state of torch{where}",
-            lambda: get().numpy().tobytes(),
-            lambda before: put(torch.frombuffer(bytearray(before), dtype=torch.uint8)),
-            random=True,
-        )
+    def generator(where: str, get: Callable[[], torch.Tensor]) -> Setting:
+        return Setting(f"the random state of torch{where}", lambda: get().numpy().tobytes(), None)
 
     def put_device(before: torch.device) -> None:
         torch.set_default_device(None if before.type == "cpu" else before)
@@ -72,7 +85,7 @@ def _torch_settings() -> list[Setting]:
             torch.are_deterministic_algorithms_enabled,
             torch.use_deterministic_algorithms,
         ),
-        generator("", torch.get_rng_state, torch.set_rng_state),
+        generator("", torch.get_rng_state),
         Setting(
             "torch's float32 matmul precision",
             torch.get_float32_matmul_precision,
@@ -90,7 +103,7 @@ def _torch_settings() -> list[Setting]:
             )
     found += _torch_switches()
     if torch.cuda.is_initialized():
-        found.append(generator(" on the GPU", torch.cuda.get_rng_state, torch.cuda.set_rng_state))
+        found.append(generator(" on the GPU", torch.cuda.get_rng_state))
     return found
 
 

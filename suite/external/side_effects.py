@@ -7,17 +7,16 @@
 
 Hooks in `os` and `sys.stdout` report prints, `os._exit` and changes of folder or environment as they happen; the stack
 gives the line. Random states and framework settings are compared before and after. With `traced=True` they are compared
-after each line of the file too, which gives the line.
+after each line of the file too, which gives the line. Random states are not restored.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from types import FrameType, TracebackType
-from typing import Any
 
+from suite.core.names import PREFIX
 from suite.external import hooks
 from suite.external.line_tracer import LineTracer
 from suite.external.remarks import Remarks
@@ -33,17 +32,15 @@ ENVIRONMENT_MODULES = ("os", "_collections_abc", "contextlib")
 class SideEffects:
     """Context manager. While entered, prints and changes are added to `remarks`; on exit the changes are undone.
 
-    `random_states` keeps the file's own random states from one use to the next, so that a file that draws random
-    numbers draws different ones in each call. After the exit, `changed` is true if something had to be undone, and
-    `unplaced` if the line of a side effect is unknown.
+    After the exit, `changed` is true if something had to be undone, and `unplaced` if the line of a side effect is
+    unknown.
     """
 
-    def __init__(self, remarks: Remarks, *, traced: bool = False, random_states: dict[str, Any] | None = None) -> None:
+    def __init__(self, remarks: Remarks, *, traced: bool = False) -> None:
         self.path = remarks.path
         self.remarks = remarks
         self.changed = self.unplaced = False
         self._traced = traced
-        self._random_states = {} if random_states is None else random_states
         self._variables: dict[str, int | None] = {}
         self._chdir_line: int | None = None
 
@@ -54,12 +51,8 @@ class SideEffects:
         self._folder = _working_directory()
         self._settings = settings()
         self._before = [setting.get() for setting in self._settings]
-        # Traced code starts from the process's random states: from its own, setting the same seed would change nothing.
-        own = {} if self._traced else self._random_states
-        self._entry = [own.get(s.what, state) for s, state in zip(self._settings, self._before, strict=True)]
-        self._put(self._entry)
         self._stdout = Stdout()
-        self._tracer = LineTracer(str(self.path), self._settings, self._entry, self._record_native_prints)
+        self._tracer = LineTracer(str(self.path), self._settings, self._before, self._record_native_prints)
         if self._traced:
             self._previous_trace = sys.gettrace()
             sys.settrace(self._tracer)
@@ -95,7 +88,7 @@ class SideEffects:
     def changes_variable(self, variable: str, frame: FrameType | None) -> None:
         while frame is not None and frame.f_globals.get("__name__") in ENVIRONMENT_MODULES:
             frame = frame.f_back
-        if frame is not None and str(frame.f_globals.get("__name__", "")).startswith(FRAMEWORKS):
+        if frame is not None and str(frame.f_globals.get("__name__", "")).removeprefix(PREFIX).startswith(FRAMEWORKS):
             self._variables.pop(variable, None)
             return
         self._variables[variable] = self.line(frame)
@@ -127,25 +120,25 @@ class SideEffects:
 
     def _restore_settings(self) -> None:
         self._tracer.compare()
-        for setting, entry, before in zip(self._settings, self._entry, self._before, strict=True):
-            after = setting.get()
-            if after != entry:
-                self._undone(setting.what, self._tracer.changed_by.get(setting.what))
-                if setting.random:
-                    self._random_states[setting.what] = after
-            self.changed |= after != before
+        for setting, before in zip(self._settings, self._before, strict=True):
+            if setting.get() != before:
+                line = self._tracer.changed_by.get(setting.what)
+                if setting.put is None:
+                    self._changed(setting.what, line)
+                else:
+                    self._undone(setting.what, line)
         for _ in range(2):  # one of torch's settings may change another when it is restored
-            self._put(self._before)
-
-    def _put(self, states: Sequence[Any]) -> None:
-        for setting, state in zip(self._settings, states, strict=True):
-            if setting.get() != state:
-                setting.put(state)
+            for setting, before in zip(self._settings, self._before, strict=True):
+                if setting.put is not None and setting.get() != before:
+                    setting.put(before)
 
     def _undone(self, what: str, line: int | None) -> None:
         self.changed = True
+        self._changed(f"{what}, undone", line)
+
+    def _changed(self, what: str, line: int | None) -> None:
         self.unplaced |= line is None
-        self.remarks.add(f"changed {what}, undone", line)
+        self.remarks.add(f"changed {what}", line)
 
 
 def _working_directory() -> str | None:

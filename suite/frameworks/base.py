@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
+from suite.core import names
 from suite.core.integers import cdiv
 from suite.hardware.environment import package_version
 
-GPU_EXTRA = "pip install -c constraints-gpu.txt '.[gpu]'"
-CPU_EXTRA = "pip install -c constraints.txt ."
 LATE_CYCLES = 10_000_000
 """Delay of `late_inputs` in GPU cycles: 5 to 7 ms, longer than a launcher takes to launch its kernels."""
 
@@ -37,6 +36,8 @@ class Adapter(ABC):
     """Sort key of the frameworks in lists and tables."""
     packages: ClassVar[tuple[str, ...]]
     """The packages that it imports, by import name."""
+    extra: ClassVar[str] = ""
+    """The extra of the suite's package that installs them; empty if the suite itself needs them."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -53,8 +54,14 @@ class Adapter(ABC):
         """Return why this framework cannot run on `device`, and the remedy; None if it can. Imports no framework."""
         absent = [package for package in self.packages if importlib.util.find_spec(package) is None]
         if absent:
-            return f"{', '.join(absent)} not installed: {CPU_EXTRA if device.type == 'cpu' else GPU_EXTRA}"
+            return f"{', '.join(absent)} not installed: {self.install_command(device)}"
         return None
+
+    def install_command(self, device: Device) -> str:
+        """The command that installs the packages of this framework for `device`."""
+        if device.type == "cuda":
+            return names.install_command("gpu", "constraints-gpu.txt")
+        return names.install_command(self.extra, "constraints.txt")
 
     def versions(self) -> str:
         """`torch 2.13.0, triton 3.7.1`, from the packages' metadata."""
@@ -249,7 +256,7 @@ class TorchAdapter(Adapter):
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)
         if absent is None and device.type == "cuda" and torch_is_cpu_build():
-            return f"torch is a CPU build: {GPU_EXTRA}"
+            return f"torch is a CPU build: {self.install_command(device)}"
         return absent
 
     def wait(self, result: Any) -> None:
@@ -262,7 +269,7 @@ class TorchAdapter(Adapter):
 
     def forget_calls(self) -> None:
         """Drop the launches that the kernel folder keeps of earlier calls."""
-        if (kept := sys.modules.get(f"{self.folder}._runtime.kept")) is not None:
+        if (kept := sys.modules.get(names.qualified(f"{self.folder}._runtime.kept"))) is not None:
             kept.forget()
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:

@@ -21,6 +21,7 @@ class Cuda(TorchAdapter):
     folder = "cuda_ref"
     rank = 3
     packages = ("torch", "ninja")
+    extra = "torch"
     code_kinds = ("ptx", "sass")
     builds = MappingProxyType({"cpu": "once", "cuda": "arithmetic"})
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
-from suite.frameworks.base import GPU_EXTRA, Adapter
+from suite.frameworks.base import Adapter
 from suite.hardware import host, threads
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Jax(Adapter):
     folder = "jax_impls"
     rank = 2
     packages = ("jax", "jaxlib", "torch")
+    extra = "jax"
     builds = MappingProxyType({"cuda": "telling"})
     code_kinds = ("hlo",)
     stand_ins = MappingProxyType({"int64": "int32", "uint64": "uint32"})
@@ -42,7 +43,7 @@ class Jax(Adapter):
         absent = super().missing(device)
         plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin")
         if absent is None and device.type == "cuda" and not any(map(importlib.util.find_spec, plugins)):
-            return f"jax has no CUDA plugin: {GPU_EXTRA}"
+            return f"jax has no CUDA plugin: {self.install_command(device)}"
         return absent or (_caches.fault(CACHES) if device.type == "cuda" else None)
 
     def prepare(self, device: Device) -> None:

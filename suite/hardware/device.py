@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suite.core import paths
 from suite.core.errors import UsageError
+from suite.core.nearest import unknown
 from suite.hardware.host import cpu_facts
 from suite.hardware.monitor import devices, gpus_here, nvml_problem
 
@@ -41,6 +42,7 @@ def resolve(text: str | None) -> Device:
 
     Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
+    text = None if text is None else str(text)  # a torch.device is a name too
     if text != "cpu":
         _refuse_slice()
     found = devices()
@@ -50,7 +52,7 @@ def resolve(text: str | None) -> Device:
         return Device("cpu", name=cpu_facts()["name"])
     match = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", text)
     if match is None:
-        raise UsageError(f"--device: unknown {text!r}; valid are cpu, cuda and cuda:INDEX")
+        raise UsageError(f"--device: {unknown(text, ('cpu', 'cuda', 'cuda:INDEX'))}")
     if not found:
         raise UsageError(f"--device {text}: no NVIDIA GPU here ({nvml_problem() or 'none is visible'}); valid is cpu")
     index = int(match.group(1) or 0)

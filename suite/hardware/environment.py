@@ -128,7 +128,7 @@ def git_state(root: Path, commit: str = "") -> dict[str, Any] | None:
 def command_line(argv: list[str]) -> str:
     """The command as text. Absolute paths become relative to the working directory, or their last part outside it."""
     first, *rest = argv or [""]
-    program = "python -m suite" if Path(first).name == "__main__.py" else Path(first).name
+    program = f"python -m {Path(first).parent.name}" if Path(first).name == "__main__.py" else Path(first).name
     return " ".join([program, *(_shorten(argument) for argument in rest)])
 
 

@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.core import names
 from suite.core.errors import ResultsError
-from suite.core.files import write_atomically
+from suite.core.files import read_text, write_atomically
 from suite.hardware.datasheet import Peaks, peaks
 
 FILE = "limits.json"
 MEMORY = "memory"
-COMMAND = "python -m suite doctor --measure"
+COMMAND = f"{names.command()} doctor --measure"
 STABLE = 0.05
 """Largest relative difference of the two fastest passes, and half width of the interval, of a peak that is kept."""
 HOW = f"the fastest of several passes, kept if the second fastest and its 95% interval are within {100 * STABLE:g}%"
@@ -106,13 +107,22 @@ def write(path: Path, contents: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
 
+def is_ours(contents: bytes) -> bool:
+    """True for the contents of a file that `write` made."""
+    try:
+        found = json.loads(contents)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"device", "gb_per_s", "tflops"} <= found.keys()
+
+
 def read(path: Path, device: str) -> Peaks:
     """The ceilings in a file, as `Peaks` with the file as source.
 
     Raises `ResultsError` for a file that is unreadable, damaged or of another device.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
         name, bandwidth, rates = found["device"], found["gb_per_s"], found["tflops"]
         if not (_is_rate(bandwidth) and isinstance(rates, dict) and all(map(_is_rate, rates.values()))):
             raise ValueError("gb_per_s and tflops must be positive numbers")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import frameworks
+from suite.core.names import qualified
 from suite.core.paths import ROOT
 from suite.implementations.implementation import Implementation
 
@@ -30,7 +31,7 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
                     operation=operation,
                     name=f"{framework}/{variant}" if variant else framework,
                     framework=framework,
-                    module=".".join(filter(None, (frameworks.get(framework).folder, operation, variant))),
+                    module=".".join(filter(None, (qualified(frameworks.get(framework).folder), operation, variant))),
                     vendor=constants.get("VENDOR"),
                     peer=constants.get("PEER"),
                     requires=constants.get("REQUIRES"),

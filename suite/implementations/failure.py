@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import traceback
 
-from suite import hardware
+from suite import frameworks, hardware
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 
@@ -16,6 +16,8 @@ MAX_MESSAGE_LENGTH = 500
 """Characters of a message that a row shows."""
 LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 SUITE = f"{ROOT / 'suite'}{os.sep}"
+KERNELS = tuple(f"{ROOT / frameworks.get(name).folder}{os.sep}" for name in frameworks.names())
+"""The folders of the built-in implementations. An installed package has them among the libraries."""
 ADVICE = re.compile(
     r"Including non-PyTorch memory|If reserved but unallocated|CUDA kernel errors might be async"
     r"|Search for `cudaError|For debugging consider|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking"
@@ -102,4 +104,4 @@ def unsupported_reason(error: NotImplementedError) -> str:
 
 def _is_implementation(path: str) -> bool:
     """True for a source file that belongs neither to a library nor to the suite."""
-    return not path.startswith((*LIBRARIES, SUITE, "<frozen", "<string>"))
+    return path.startswith(KERNELS) or not path.startswith((*LIBRARIES, SUITE, "<frozen", "<string>"))

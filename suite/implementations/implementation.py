@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
+from suite.core.names import install_command
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
 from suite.implementations import failure
@@ -33,7 +34,7 @@ class Implementation:
     name: str
     framework: str
     module: str
-    """Dotted name: `triton_kernels.matmul.persistent`."""
+    """Dotted name by which it is imported: `triton_kernels.matmul.persistent`."""
     vendor: str | None = None
     """The vendor library that it calls (`VENDOR`); None for a kernel of the tree."""
     requires: str | None = None
@@ -82,7 +83,7 @@ class Implementation:
                 actual = ".".join(map(str, device.capability))
                 return "unsupported", f"needs compute capability {needed[0]}.{needed[1]}; this device has {actual}"
         if self.peer is not None and not is_installed(self.peer):
-            return "unavailable", f"{self.peer} is not installed; pip install '.[peers]'"
+            return "unavailable", f"{self.peer} is not installed; {install_command('peers')}"
         return None if case is None else self._dtype_obstacle(case)
 
     def _dtype_obstacle(self, case: Case) -> Obstacle | None:

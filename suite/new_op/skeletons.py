@@ -23,6 +23,8 @@ from string import Template
 from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
+from suite.core.names import PREFIX
+from suite.core.nearest import unknown
 from suite.core.paths import ROOT
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,6 +43,8 @@ def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
     Returns the files, relative to `root`. Raises `UsageError` for a name that exists and for a name or kind that cannot
     be used, `ResultsError` for a folder that cannot be written.
     """
+    if PREFIX:
+        raise UsageError("new-op: adds files to a checkout of the suite, and this is an installed package")
     files = render(name, kind)
     for module in dict.fromkeys(path.parent if path.parent.name == name else path.with_suffix("") for path in files):
         for path in (module.with_suffix(".py"), module):  # Python imports one of them: the other would be hidden
@@ -64,7 +68,7 @@ def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
 def render(name: str, kind: str) -> dict[Path, str]:
     """The contents of the skeletons by path, relative to the root. Raises `UsageError` as `write` does."""
     if kind not in KINDS:
-        raise UsageError(f"--kind: unknown {kind!r}; valid are {', '.join(KINDS)}")
+        raise UsageError(f"--kind: {unknown(kind, KINDS)}")
     check_name(name)
     rank = max((ops.rank(each) for each in ops.names() if ops.rank(each) < ops.UNRANKED), default=0) + RANK_STEP
     words = {"name": name, "Name": "".join(part.capitalize() for part in name.split("_")), "rank": str(rank)}

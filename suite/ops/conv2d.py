@@ -106,6 +106,7 @@ class Conv2d(Operation):
         STEM,
         (1, 8, 9, 20, 33, 4, 2, 3, 2),
     )
+    weights = (1,)
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*ragged),

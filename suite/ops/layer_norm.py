@@ -113,6 +113,7 @@ class LayerNorm(Operation):
         TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
+    weights = (1, 2)
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*ragged),

@@ -141,6 +141,7 @@ class LinearSigmoid(Operation):
         TellingCase("many_rows", (70_001, 9, 8)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
+    weights = (1, 2)
     families: ClassVar[dict[str, Family]] = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
         "sizes": layer_family(family.sizes(*ragged)),

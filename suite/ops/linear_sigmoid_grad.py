@@ -122,6 +122,7 @@ class LinearSigmoidGrad(LinearSigmoid):
         TellingCase("many_rows", (70_001, 9, 8)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
+    weights = (1, 2)
     families: ClassVar = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
         "sizes": layer_family(family.sizes(*ragged)),

@@ -157,6 +157,7 @@ class Lstm(Operation):
         TellingCase("long", (200, 2, 8, 16)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (0, 2, 3, 4), (2, 17, 9, 40), (1, 3, 5, 130))
+    weights = (1, 2, 3)
     families: ClassVar = {
         "normal": Family("normal numbers, weights over the square root of their columns; default sizes", drawn()),
         "sizes": Family("sizes of one, primes, one below and one above a tile", drawn(), shapes=ragged),

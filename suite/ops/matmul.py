@@ -172,6 +172,7 @@ class Matmul(Operation):
     )
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
     dtypes_beyond = (FLOAT8,)
+    weights = (1,)
     families: ClassVar = add_float8(
         {
             "normal": family.normal(),

@@ -100,6 +100,7 @@ class MultiHeadAttention(Operation):
         TellingCase("long", (1, 1032, 64, 1)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
+    weights = (1, 2)
     families: ClassVar = {
         "normal": Family("random normal numbers; the operation's default sizes", LAYER),
         "sizes": replace(family.sizes(*ragged), values=LAYER),

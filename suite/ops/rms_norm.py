@@ -90,6 +90,7 @@ class RmsNorm(Operation):
         TellingCase("many_rows", (70_001, 3)),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
+    weights = (1,)
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*ragged),

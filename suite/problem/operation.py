@@ -15,6 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
+from suite.core.nearest import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
@@ -59,6 +60,8 @@ class Operation(ABC):
     implementation must pass them in a plain run."""
     untold: tuple[str, ...] = ()
     """Names of telling cases, or of their families, that are left out because libraries get them wrong."""
+    weights: ClassVar[tuple[int, ...]] = ()
+    """Positions of the operands that are weights of a model, for the inputs `activations` and `weights`."""
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
     """Sizes in telling cases of dimensions for which SIZES do not do, by name, an ordinary one second."""
     large: ClassVar[tuple[TellingCase, ...]] = ()
@@ -189,8 +192,9 @@ class Operation(ABC):
         Raises `UsageError` for an option, or a value of one, that the operation does not have.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        for name in given.keys() - {option.name for option in self.options}:
-            raise UsageError(f"{self.name} has no option {name!r}")
+        known = [option.name for option in self.options]
+        for name in given.keys() - set(known):
+            raise UsageError(f"{self.name} has no option {name!r}{did_you_mean(name, known)}")
         chosen = []
         for option in self.options:
             value = given.get(option.name, self.default_option(option, dtype))
@@ -244,7 +248,8 @@ class Operation(ABC):
         """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
         family = self.family(inputs)
         if not (shapes or family.shapes):
-            return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
+            plain = self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
+            return [replace(case, inputs=inputs) for case in plain]
         return [
             self.case(shape, dtype, precision, inputs=inputs, **options)
             for shape in shapes or family.shapes
@@ -291,24 +296,34 @@ class Operation(ABC):
 
         Raises `UsageError` for an unknown one.
         """
-        from suite.problem import family, layouts
+        from suite.problem import family, layouts, realistic
 
+        normal = self.families["normal"]
         if inputs in self.families:
             return self.families[inputs]
         if not self.has_inputs(inputs):
-            valid = f"{', '.join(self.families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
-            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
+            families = (*self.families, *realistic.KINDS)
+            valid = f"{', '.join(families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
+            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}{did_you_mean(inputs, families)}")
         normal = self.families["normal"]
-        parts = [self.families.get(part) or family.layout(part, normal.dtypes) for part in inputs.split("+")]
+        if inputs in realistic.KINDS:
+            return realistic.family(inputs, normal, self.weights)
+        parts = [
+            self.family(part) if part in (*self.families, *realistic.KINDS) else family.layout(part, normal.dtypes)
+            for part in inputs.split("+")
+        ]
         found = family.combined(normal, parts)
         return replace(found, shapes=found.shapes or (self.usual_shape,))
 
     def has_inputs(self, inputs: str) -> bool:
         """True if the operation has inputs of this name: a family, a layout, or several of them."""
-        from suite.problem import layouts
+        from suite.problem import layouts, realistic
 
-        placed = self.source is None
-        return all(part in self.families or (placed and layouts.known(part)) for part in inputs.split("+"))
+        of_the_suite = self.source is None
+        return all(
+            part in self.families or (of_the_suite and (part in realistic.KINDS or layouts.known(part)))
+            for part in inputs.split("+")
+        )
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""

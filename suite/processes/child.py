@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from suite.core.errors import WorkerError
-from suite.core.paths import ROOT
+from suite.core.names import qualified, search_path
 from suite.core.phases import Phase, Started
 from suite.core.text import one_line
 from suite.frameworks import _caches
@@ -36,6 +36,8 @@ DUMP_S = 0.3
 """Time allowed for a process that hangs to dump its Python stack."""
 KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
+OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+"""Signals that another process sends, or the operating system when memory is exhausted; no fault of a kernel does."""
 PAUSE_S = 0.05
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
@@ -46,7 +48,7 @@ class WorkerDiedError(WorkerError):
     """The process ended without a reply.
 
     `last_started` names the implementation that was running; None during the suite's own work. `from_outside` is true
-    for SIGKILL and SIGSTOP: another process sends them, or the operating system when memory is exhausted.
+    for the signals of `OUTSIDE` and for SIGSTOP.
     """
 
     def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
@@ -74,16 +76,14 @@ Start = Callable[[Mapping[str, int], int], Process]
 
 def environment_with_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` plus settings with which Python finds the suite and prints without a buffer."""
-    inherited = environment.get("PYTHONPATH")
-    path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
-    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": search_path(environment.get("PYTHONPATH"))}
 
 
 def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
     """Starts `python -m MODULE --device DEVICE --stacks N ...`."""
 
     def start(ends: Mapping[str, int], output: int) -> Process:
-        command = [sys.executable, "-P", "-m", module, "--device", json.dumps(to_json(device))]
+        command = [sys.executable, "-P", "-m", qualified(module), "--device", json.dumps(to_json(device))]
         for name, end in ends.items():
             command += [name, str(end)]
         return subprocess.Popen(
@@ -221,10 +221,11 @@ class Child:
         how = f"ended with exit status {code}"
         if code < 0:
             how = f"was killed by {_signal_name(-code)}{place_in_stack(self._stack(0))}"
-            how += " (from outside; often the system is out of memory)" if code == -signal.SIGKILL else ""
+            if -code in OUTSIDE:
+                how += " (from outside" + "; often the system is out of memory" * (-code == signal.SIGKILL) + ")"
         lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
         message = f"the worker {how}" + (f": {lines[-1][:300]}" if lines else "")
-        return WorkerDiedError(message, self.current.implementation, from_outside=code == -signal.SIGKILL)
+        return WorkerDiedError(message, self.current.implementation, from_outside=-code in OUTSIDE)
 
     def _ended(self, message: str) -> str:
         return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message

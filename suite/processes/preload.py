@@ -20,11 +20,11 @@ def preload(device: Device, import_others: Callable[[], object]) -> None:
         frameworks.get(name).prepare(device)
     gc.disable()  # torch's million objects stay alive: a collection would find nothing
     with contextlib.suppress(Exception):
-        import suite.checking.check
-        import suite.timing
+        from suite.checking import check  # noqa: F401
+        from suite.timing import target
 
         import_others()
         if device.type == "cpu":
-            suite.timing.target.unrelated_memory()
+            target.unrelated_memory()
     gc.enable()
     gc.freeze()

@@ -20,6 +20,8 @@ def set_up(stacks: int, lifeline: int) -> int:
     os.set_inheritable(stacks, False)
     faulthandler.enable(stacks, all_threads=False)
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)  # such a signal ends the process, and is no exception of a kernel
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")
     # The shell outlives a killed parent and ends this process group, including compilers that were started.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.core.errors import WorkerError
-from suite.core.paths import ROOT
+from suite.core.names import qualified, search_path
 from suite.core.text import one_line
 from suite.processes import tree
 from suite.processes.codec import to_json
@@ -56,8 +56,8 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
 
     Raises `OnceError`.
     """
-    command = [*before, sys.executable, "-P", "-m", "suite.profiling.once", json.dumps(to_json(once))]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [*before, sys.executable, "-P", "-m", qualified("suite.profiling.once"), json.dumps(to_json(once))]
+    path = search_path(os.environ.get("PYTHONPATH"))
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(

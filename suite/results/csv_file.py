@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.core.errors import ResultsError
+from suite.core.files import read_text
 from suite.core.text import one_line
 from suite.results import dimensions, legacy
 from suite.results.row import COLUMNS, TYPES, Row
@@ -59,8 +60,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises `ResultsError` with the number of the row if the file is damaged or is not a results table.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            records = list(csv.reader(file, strict=True))
+        records = list(csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
     except (OSError, ValueError, csv.Error) as error:
         raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
     if not records:

@@ -15,6 +15,7 @@ ADDED_COLUMNS = (
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
+    "judged",
 )
 """Columns that were added later. A table without them gets their defaults."""
 

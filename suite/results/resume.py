@@ -2,10 +2,11 @@
 
 `environment.json` of a results folder ends with the state of the run that it describes:
 
-    "run": {"complete": false, "tables": ["matmul"], "settings": {...}}
+    "run": {"complete": false, "tables": ["matmul"], "begun": ["matmul"], "settings": {...}}
 
-`tables` are the operations whose CSV has rows of this run. Any other CSV in the folder is from an earlier run, whose
-record, without its own `earlier`, stands in `earlier` under the operation's name.
+`tables` are the operations whose CSV has rows of this run, `begun` those whose files it may replace. Any other CSV in
+the folder is from an earlier run, whose record, without its own `earlier`, stands in `earlier` under the operation's
+name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from suite import frameworks
 from suite.core import file_version
 from suite.core.errors import ResultsError, UsageError
-from suite.core.files import read_source
+from suite.core.files import read_source, read_text
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
@@ -38,6 +39,7 @@ WITHOUT_EFFECT = frozenset(
         "device",
         "dump",
         "file_format",
+        "force",
         "once",
         "out",
         "profile",
@@ -137,19 +139,19 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
     if not isinstance(state, dict) or not isinstance(state.get("tables"), list):
         raise UsageError(
             f"--resume: {folder / ENVIRONMENT} does not say what its run was for (an older version?); "
-            "without --resume the run starts anew"
+            "with --force instead the run starts anew"
         )
     for name in ("device", "packages"):
         if not isinstance(record.get(name, {}), dict):
             raise ResultsError(
                 f"{folder / ENVIRONMENT}: not a readable environment record: {name} is "
-                f"{one_line(json.dumps(record[name]))[:60]}, not an object; without --resume the run starts anew"
+                f"{one_line(json.dumps(record[name]))[:60]}, not an object; with --force instead the run starts anew"
             )
     if found := list(_differences(state.get("settings"), json.loads(json.dumps(wanted)))):
         shown = one_line("; ".join(found[:SHOWN_DIFFERENCES]))
         more = f"; and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
         raise UsageError(
-            f"--resume: {folder} holds a run of other settings: {shown}{more}; without --resume the run starts anew"
+            f"--resume: {folder} holds a run of other settings: {shown}{more}; with --force instead the run starts anew"
         )
     return PreviousRun(record, {name: _rows(folder, name) for name in operations if name in state["tables"]})
 
@@ -157,7 +159,7 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
 def table_records(folder: Path) -> dict[str, Any]:
     """The environment record of each table in a folder, by operation; empty if the file cannot be read."""
     try:
-        record = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        record = json.loads(read_text(folder / ENVIRONMENT))
         earlier = record.pop(EARLIER, {})
         found = {**earlier, **dict.fromkeys(record["run"]["tables"], record)}
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -169,13 +171,13 @@ def _environment(folder: Path, operations: Iterable[str]) -> Any:
     """The parsed environment record; None if the folder has neither a record nor a table of `operations`."""
     path = folder / ENVIRONMENT
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError:
         present = [name for name in operations if (folder / f"{name}.csv").exists()]
         if present:
             raise UsageError(
                 f"--resume: {folder} has {present[0]}.csv, but no {ENVIRONMENT} that describes its run; "
-                "without --resume the run starts anew"
+                "with --force instead the run starts anew"
             ) from None
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -213,7 +215,7 @@ def _rows(folder: Path, operation: str) -> dict[Key, Row]:
         return {}
     rows: dict[Key, Row] = {}
     for number, row in enumerate(read_rows(path), 1):
-        damage = "there is another row like it" if row.key in rows else ""
+        damage = row.damage or ("there is another row like it" if row.key in rows else "")
         damage = f"it is of {row.operation}" if row.operation != operation else damage
         if damage:
             raise ResultsError(f"{path}: not a results table, or a damaged one: row {number}: {one_line(damage)}")

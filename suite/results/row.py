@@ -14,6 +14,8 @@ from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
 Key = tuple[str, ...]
+MEASURED = ("device_us", "device_us_low", "device_us_high", "vs_best", "vs_best_low", "vs_best_high", "clock_sm_mhz")
+"""The columns that verdicts are computed from."""
 OUTSIDE_TABLE = "beside"
 """Key in the metadata of a field of `Row` that is no column."""
 
@@ -189,6 +191,10 @@ class Row:
     error_vs_vendor: float | None = _column(
         "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
     )
+    judged: int | None = _column(
+        "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
+        "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
+    )
 
     threads: int | None = _column("threads that it had on a CPU; empty on a GPU, or if unknown")
 
@@ -225,6 +231,19 @@ class Row:
     def failed(self) -> bool:
         """True if the row is wrong, an error, a timeout, or faster than the device can be."""
         return self.status in FAILURES or self.suspect
+
+    @property
+    def damage(self) -> str:
+        """A description of values that no measurement gives; empty for a sound row."""
+        for name in MEASURED:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                return f"{name} is {value!r}, which nothing measures"
+        for name in ("device_us", "vs_best"):
+            value, low, high = (getattr(self, name + end) for end in ("", "_low", "_high"))
+            if None not in (value, low, high) and not low <= value <= high:
+                return f"{name} is {value}, outside its interval from {low} to {high}"
+        return ""
 
     def fill(self, values: Mapping[str, object]) -> None:
         """Set the columns named in `values`, in place. None and NaN leave a column as it is. A text becomes one line.

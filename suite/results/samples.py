@@ -7,11 +7,13 @@ and `count` (int64). `device_us` (float64) has the samples of all rows, one row 
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from suite.core.errors import ResultsError
+from suite.core.files import MAX_RESULT_BYTES, read_regular
 from suite.core.text import one_line
 from suite.results.row import Key, Row
 
@@ -19,6 +21,11 @@ SUFFIX = ".samples.npz"
 KEY = ("operation", "case", "dtype", "precision", "device", "implementation")
 """The parts of `Row.key`."""
 COUNT, VALUES = "count", "device_us"
+DAMAGE = (
+    *(OSError, ValueError, TypeError, KeyError, AttributeError, EOFError),
+    *(OverflowError, MemoryError, NotImplementedError, SyntaxError, RuntimeError, struct.error),
+)
+"""Errors of `numpy.load` and of the modules under it on damaged files."""
 
 
 def to_npz(rows: Iterable[Row]) -> bytes:
@@ -36,6 +43,17 @@ def to_npz(rows: Iterable[Row]) -> bytes:
     return contents.getvalue()
 
 
+def _contents(path: Path) -> bytes:
+    """The file. Raises `ValueError` if it is larger once unpacked than a file that is read."""
+    from zipfile import ZipFile
+
+    contents = read_regular(path, MAX_RESULT_BYTES)
+    with ZipFile(io.BytesIO(contents)) as archive:
+        if sum(each.file_size for each in archive.infolist()) > MAX_RESULT_BYTES:
+            raise ValueError(f"it has more than {MAX_RESULT_BYTES >> 20} MiB once it is unpacked")
+    return contents
+
+
 def read_samples(path: Path) -> dict[Key, tuple[float, ...]]:
     """The samples by the keys of their rows; empty if there is no file. Raises `ResultsError` for a damaged file."""
     import zlib
@@ -44,14 +62,14 @@ def read_samples(path: Path) -> dict[Key, tuple[float, ...]]:
     import numpy as np
 
     try:
-        with np.load(path) as file:
+        with np.load(io.BytesIO(_contents(path))) as file:
             keys = list(zip(*(file[name].tolist() for name in KEY), strict=True))
             counts, values = file[COUNT].tolist(), file[VALUES].tolist()
         if len(counts) != len(keys) or min(counts, default=0) < 0 or sum(counts) != len(values):
             raise ValueError("counts and samples do not fit")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
+    except (*DAMAGE, BadZipFile, zlib.error) as error:
         raise ResultsError(
             f"{path}: no readable file of samples ({one_line(error)[:80]}); remove it to go on without them"
         ) from error

@@ -11,8 +11,10 @@ from suite import ops
 from suite.core.text import joined_reasons, one_line
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.processes.own_limits import OwnLimits
 from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy, reference_of
+from suite.results.own_vendor import rank_against_own
 from suite.results.peers import set_vs_peer
 from suite.results.rates import passes_ceiling, rates
 from suite.results.repeats import merged, without_times
@@ -63,6 +65,7 @@ class DeviceRun:
         self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
         """Columns with the results of the telling cases, by operation, dtype, precision and implementation."""
         self.ceilings = Ceilings(pool)
+        self._limits = OwnLimits()
         self._runs: dict[Key, list[Row]] = {}
         """For `--repeat`: copies of each row, one for each run that measured it."""
 
@@ -121,6 +124,7 @@ class DeviceRun:
             if row is None:
                 progress.step(position, f"checking {implementation.name}")
                 row = self._check(case, implementation)
+                row.reason = joined_reasons(row.reason, self._limits.restore())
                 progress.store([row])
             rows.append(row)
         return rows
@@ -257,6 +261,8 @@ class DeviceRun:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, external[name], vendor)
             self._time_rows({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
+            by_name[name].reason = joined_reasons(by_name[name].reason, self._limits.restore())
+        rank_against_own(rows, external, self.options.max_noise)
 
     def _time_rows(
         self,
@@ -355,7 +361,7 @@ def _record_check(row: Row, reply: CheckReply | Failed) -> None:
 
 def _record_timing(row: Row, timing: TimingColumns) -> None:
     """Set the columns of the times. A new reason is appended to the one that the row has."""
-    reason = row.reason
-    row.fill(vars(timing))
+    reason, judged = row.reason, (row.judged or 0) + timing.judged
+    row.fill({**vars(timing), "judged": judged})
     row.reason = joined_reasons(reason, row.reason)
     row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE

@@ -42,8 +42,15 @@ class CallerFunction(Implementation):
 
 def caller_implementation(function: Callable[..., Any], operation: str, framework: str) -> CallerFunction:
     """`function` as an implementation called `with/NAME`. Raises `UsageError` for an unknown framework."""
+    check_callable(function)
     name = getattr(function, "__name__", "function")
     return CallerFunction(operation, f"with/{name}", adapter(framework).name, "", given=function)
+
+
+def check_callable(function: object) -> None:
+    """Raise `UsageError` for what is no function."""
+    if not callable(function):
+        raise UsageError(f"function: {function!r} cannot be called; give a function")
 
 
 def adapter(framework: str) -> Adapter:
@@ -55,11 +62,12 @@ def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Dev
     """Call `function` on `case`, and judge its results."""
     from suite.checking.check import check as run
     from suite.checking.problem import Problem
-    from suite.worker.session import REPEAT_S
+    from suite.checking.repeats import CHECKED
 
+    check_callable(function)
     with _current_device(where) as device:
         adapter.prepare(where)
-        return run(lambda: function, adapter, Problem(case, seed, device), repeat_s=REPEAT_S)
+        return run(lambda: function, adapter, Problem(case, seed, device), repeats=CHECKED)
 
 
 def tree_implementation(operation: str, name: str, where: Device, case: Case) -> Implementation:

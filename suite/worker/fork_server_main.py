@@ -35,8 +35,8 @@ STARTED, REFUSED, ENDED = b"s", b"r", b"e"
 
 
 def _import_others() -> None:
-    import suite.external.remote
-    import suite.worker.process_main  # noqa: F401
+    from suite.external import remote  # noqa: F401
+    from suite.worker import process_main  # noqa: F401
 
 
 def _work(device: Device, request: dict[str, Any], descriptors: Sequence[int]) -> None:

@@ -176,6 +176,7 @@ class CheckReply:
     error_map: str = ""
     weak_bound: float | None = None
     weakness: str = ""
+    judged: int | None = None
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,8 @@ class TimingColumns:
     to_device_pinned_us: float | None = None
     to_host_us: float | None = None
     to_host_pinned_us: float | None = None
+    judged: int = 0
+    """Calls whose results were judged while timed."""
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,11 @@ def checked_reply(
     return CheckReply(**columns, config=config, compile_cache=compile_cache)
 
 
-def timing_columns(timing: Timing, peak_bytes: int | None, device_type: str) -> TimingColumns:
+def timing_columns(timing: Timing, peak_bytes: int | None, device_type: str, judged: int = 0) -> TimingColumns:
     """A timing as the columns of a row.
 
-    On a CPU the wall clock is the regular recorder, so the row gives no reason for it.
+    On a CPU the wall clock is the regular recorder, so the row gives no reason for it. judged: the number of timed
+    calls whose results were judged.
     """
     columns = {
         each.name: getattr(timing, each.name)
@@ -58,4 +59,5 @@ def timing_columns(timing: Timing, peak_bytes: int | None, device_type: str) -> 
         reason="; ".join(filter(None, reasons)),
         remarks="; ".join(timing.flags),
         peak_bytes=peak_bytes,
+        judged=judged,
     )

@@ -54,11 +54,6 @@ if TYPE_CHECKING:
 REPORT_PERIOD_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
 
-REPEAT_S, TELLING_REPEAT_S = 0.004, 0.014
-"""Time for which a checked call, and the calls on all telling cases together, are repeated with the same inputs."""
-EXTERNAL_FACTOR = 25
-"""Factor on these times for a user's file."""
-
 
 class Session:
     """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
@@ -72,7 +67,7 @@ class Session:
     ) -> None:
         import torch
 
-        import suite.timing  # noqa: F401 (binds its clocks before a user's file is loaded)
+        from suite import timing  # noqa: F401 (binds its clocks before a user's file is loaded)
 
         self.device = device
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
@@ -135,6 +130,7 @@ class Session:
     def check(self, request: CheckRequest) -> CheckReply:
         """Load, call and judge one implementation of the tree."""
         from suite.checking.check import check
+        from suite.checking.repeats import CHECKED
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -153,7 +149,7 @@ class Session:
                 implementation.adapter,
                 problem,
                 claims_determinism=implementation.deterministic,
-                repeat_s=REPEAT_S,
+                repeats=CHECKED,
                 on_phase=lambda phase: self._report(name, phase),
             )
         except NotImplementedError as error:
@@ -169,6 +165,7 @@ class Session:
         Its autotuned kernels keep the configuration of their last launch: the probe checks the configurations of the
         rows, and spends no time on tuning for the sizes of telling cases.
         """
+        from suite.checking.repeats import TELLING_S, Duration
         from suite.checking.telling_cases import probe
 
         name = name_of(request.implementation)
@@ -182,7 +179,7 @@ class Session:
                 lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
-                TELLING_REPEAT_S / max(len(problems), 1),
+                Duration(TELLING_S / max(len(problems), 1)),
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
         return probe_reply(result)
@@ -205,10 +202,12 @@ class Session:
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
         """Call a user's file in its external process, and judge the results here."""
+        from suite.checking.repeats import CHECKED_FILE
+
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
+            found = self.external.check(reference, problem, CHECKED_FILE, request.timeout_s)
             reply = checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
@@ -231,31 +230,34 @@ class Session:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
         from suite import frameworks, ops
         from suite.checking.problem import Problems
+        from suite.checking.repeats import TELLING_FILE_S, Duration
 
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed, first=False)
-        repeat_s = EXTERNAL_FACTOR * TELLING_REPEAT_S / max(len(problems), 1)
-        result = self.external.probe(reference, problems, repeat_s, request.timeout_s)
+        repeats = Duration(TELLING_FILE_S / max(len(problems), 1))
+        result = self.external.probe(reference, problems, repeats, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
             cases = ops.operation(request.case).large_cases(request.case.dtype, request.case.precision)
             large = Problems(cases, request.seed, self.torch_device)
-            result = result.then(self.external.probe(reference, large, 0.0, request.timeout_s))
+            result = result.then(self.external.probe(reference, large, Duration(), request.timeout_s))
         reply = probe_reply(result)
         return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge their results of some of the rounds."""
-        timings, peak_bytes, wrong = self._time_local(request)
+        timings, peak_bytes, inputs = self._time_local(request)
+        wrong = inputs.judge()
         if wrong:
             name = next(iter(wrong))
             return TimingFailed("wrong", wrong[name], name, wrong)
-        columns = {name: timing_columns(timings[name], peak_bytes[name], self.device.type) for name in timings}
+        columns = {
+            name: timing_columns(timings[name], peak_bytes[name], self.device.type, inputs.judged[name])
+            for name in timings
+        }
         return self._with_transfers(columns, request)
 
-    def _time_local(
-        self, request: TimeRequest
-    ) -> tuple[dict[str, Timing], Mapping[str, int | None], Mapping[str, str]]:
-        """Times of implementations of the tree, the memory that each call takes, and reasons of wrong results."""
+    def _time_local(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], TimedInputs]:
+        """Times of implementations of the tree, the memory that each call takes, and the results to judge."""
         from suite import timing
         from suite.checking.timed_inputs import LocalResults, TimedInputs
         from suite.timing.budgets import BUDGETS_S
@@ -298,7 +300,7 @@ class Session:
         if not inputs.rounds:
             self._round_without_times(bound_calls, inputs)
         self._report(None, Phase.JUDGING)
-        return timings, peak_bytes, inputs.judge()
+        return timings, peak_bytes, inputs
 
     def time_external(self, request: TimeExternalRequest) -> TimeReply | TimingFailed:
         """Time a user's file in its external process, beside a vendor's implementation there."""
@@ -311,7 +313,7 @@ class Session:
             return TimingFailed(
                 found.status, found.reason, name, {name: found.reason} if found.status == "wrong" else {}
             )
-        columns = timing_columns(found.timing, found.peak_bytes, self.device.type)
+        columns = timing_columns(found.timing, found.peak_bytes, self.device.type, found.judged)
         if found.disturbance:
             remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
             columns = replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)

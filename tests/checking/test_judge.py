@@ -135,3 +135,16 @@ def test_the_reason_shows_the_worst_element_and_counts_the_others() -> None:
     found = against([1.0, 1.5, 2.0], 1.0, 1.0, 1.0)
     assert found.reason == "value: at [2] got 2, expected 1 +- 0.001; 2 of 3 are wrong"
     assert found.error_ratio == pytest.approx(1000.0)
+
+
+def test_a_compensated_sum_that_overflows_is_refused_with_the_reason() -> None:
+    total = correction = torch.zeros(())
+    for term in torch.full((4,), 3e38):
+        shifted = term - correction
+        new = total + shifted
+        correction, total = (new - total) - shifted, new
+    assert total.isnan()
+    value = torch.tensor(math.inf, dtype=torch.float64)
+    truth = Truth((), value, torch.zeros((), dtype=torch.float64))
+    assert "leave it out where the sum is infinite" in judge(total, [truth], shape=(), dtype="float32").reason
+    assert judge(torch.tensor(math.inf), [truth], shape=(), dtype="float32").agrees

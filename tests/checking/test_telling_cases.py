@@ -15,6 +15,7 @@ from external_files import external, write
 
 from suite import ops
 from suite.checking.problem import Problem, Problems
+from suite.checking.repeats import Duration
 from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
@@ -149,7 +150,8 @@ def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Che
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
 def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of them."""
-    monkeypatch.setattr("suite.worker.session.EXTERNAL_FACTOR", 4)
+    monkeypatch.setattr("suite.checking.repeats.TELLING_FILE_S", 0.056)
+    monkeypatch.setattr("suite.checking.repeats.CHECKED_FILE", Duration(0.016))
     assert refusal(session, twin) == ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from checked_calls import CPU, JAX, TORCH, problem
 from suite import ops
 from suite.checking.memory import whole_storage
 from suite.checking.problem import Problem
-from suite.checking.timed_inputs import EARLIER, JUDGED_ROUNDS, LocalResults, Reservoir, Round, TimedInputs
+from suite.checking.rounds import Reservoir, Round
+from suite.checking.timed_inputs import EARLIER, JUDGED_PARTIAL, JUDGED_ROUNDS, LEAST_ROUNDS, LocalResults, TimedInputs
 
 
 def inputs_of(at: Problem, *names: str, rebind: Any = lambda: None) -> TimedInputs:
@@ -101,10 +102,10 @@ def test_arrays_that_are_copies_are_bound_again() -> None:
 def test_every_round_is_as_likely_to_be_judged() -> None:
     found: Counter[int] = Counter()
     for _ in range(2000):
-        reservoir = Reservoir(JUDGED_ROUNDS, SystemRandom())
+        reservoir = Reservoir(3, SystemRandom())
         for number in range(12):
             reservoir.offer(lambda number=number: Round(number, (), None))
-        assert len(reservoir.rounds) == JUDGED_ROUNDS
+        assert len(reservoir.rounds) == 3
         found.update(each.number for each in reservoir.rounds)
     assert all(380 < found[number] < 620 for number in range(12)), found
 
@@ -171,7 +172,9 @@ def test_rounds_without_all_calls_are_judged_too_and_keep_those_of_a_slow_call()
         timed.begin_round(complete=number < 3)
         for name in ("slow", "fast") if number < 3 else ("fast",):
             timed.keep(name, at.buffers[0] + at.buffers[1])
-    assert [sorted(each.results) for each in timed.rounds] == [["fast", "slow"]] * JUDGED_ROUNDS + [["fast"]]
+    assert [sorted(each.results) for each in timed.rounds[:3]] == [["fast", "slow"]] * 3
+    assert 1 <= len(timed.rounds[3:]) <= JUDGED_PARTIAL
+    assert all(sorted(each.results) == ["fast"] for each in timed.rounds[3:])
     assert timed.judge() == {}
 
 
@@ -188,13 +191,40 @@ def test_calls_that_leave_one_after_the_other_are_each_judged_in_any_of_their_ro
                 timed.keep(name, at.buffers[0] + at.buffers[1])
         partial = [each for each in timed.rounds if each.number > 1]
         for name in leaves:
-            (only,) = (each for each in partial if name in each.results)
-            judged[name][only.number - 2] += 1
+            judged[name].update(each.number - 2 for each in partial if name in each.results)
         assert timed.judge() == {}
     for name, left in leaves.items():
         early = sum(judged[name][number] for number in range(left // 2))
         assert set(judged[name]) <= set(range(left))
-        assert 45 < early < 105, f"{name}: {early} of 150 in the first half of its rounds"
+        share = early / judged[name].total()
+        assert 0.4 < share < 0.6, f"{name}: {share:.0%} in the first half of its rounds"
+
+
+def test_thirty_two_rounds_are_judged_or_as_many_as_the_time_allows() -> None:
+    for seconds, most in ((60.0, JUDGED_ROUNDS), (0.0, LEAST_ROUNDS)):
+        at = problem()
+        timed = inputs_of(at, "it", "beside")
+        for _ in range(100):
+            timed.begin_round(complete=True)
+            for name in ("it", "beside"):
+                timed.keep(name, at.buffers[0] + at.buffers[1])
+        assert timed.judge(seconds) == {}
+        assert timed.judged == {"it": most, "beside": most}
+
+
+def test_a_call_that_is_wrong_in_one_of_ten_rounds_is_nearly_always_refused() -> None:
+    at = problem("vector_add", (64,))
+    refused, chance = 0, Random(0)
+    for _ in range(40):
+        timed = inputs_of(at)
+        for _ in range(60):
+            timed.begin_round(complete=True)
+            result = at.buffers[0] + at.buffers[1]
+            if chance.random() < 0.1:
+                result[0] += 1
+            timed.keep("it", result)
+        refused += bool(timed.judge(60.0))
+    assert refused >= 34, f"{refused} of 40, where 0.96 of them are expected"
 
 
 def test_a_result_that_changes_after_its_call_is_wrong() -> None:

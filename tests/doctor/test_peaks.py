@@ -132,6 +132,16 @@ def test_the_command_prints_and_writes(
     assert "memory: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "mine"])
+def test_a_file_that_is_not_of_limits_is_left_alone(
+    doctor: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "limits.json").write_text(text, encoding="utf-8")
+    assert doctor("--measure", "--device", "cpu", "--out", str(tmp_path)) == 2
+    assert "limits.json is not a file of measured limits and is left alone" in capsys.readouterr().err
+    assert (tmp_path / "limits.json").read_text(encoding="utf-8") == text
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

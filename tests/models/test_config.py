@@ -220,6 +220,13 @@ def test_the_command_writes_what_compare_reads(
     assert suite(monkeypatch, "shapes", "config.json", "--seq", "8", "--queries", "9") == 2
     assert_one_error(capsys, "must lie between 1 and --seq 8")
     assert suite(monkeypatch, "shapes", "none.json") == 2
+    assert suite(monkeypatch, "shapes", "config.json", "--out", "llamaforcausallm-b1-s64.json") == 0
+    capsys.readouterr()
+    assert suite(monkeypatch, "shapes", "config.json", "--out", "config.json") == 2
+    assert_one_error(
+        capsys, "config.json is not a file of this command and is left alone; give another file with --out"
+    )
+    assert of(tmp_path, LLAMA, 1, 64, 64) == expected
 
 
 def test_the_example_of_the_documents(

@@ -20,6 +20,7 @@ from suite.checking import diagnosis
 from suite.checking.calls import LocalCaller, RefusedError
 from suite.checking.check import check, check_briefly
 from suite.checking.problem import Problem
+from suite.checking.repeats import Duration
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DTYPES
@@ -65,7 +66,7 @@ def complaint(implementation: Implementation, case: Case, where: Device) -> str:
     given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
     if implementation.adapter.mode(where) == "interpreted":
         try:
-            reason, explained = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
+            reason, explained = check_briefly(LocalCaller(load, implementation.adapter, given), given, Duration())
             assert diagnosis.FAILED not in explained.text
         except RefusedError as refused:
             reason = str(refused)

@@ -73,6 +73,14 @@ def test_a_run_of_other_settings_is_refused(tmp_path: Path, settings: dict[str, 
         assert len(results.kept) == 2, "nothing is lost by asking"
 
 
+@pytest.mark.parametrize("us", [-1.0, float("inf")])
+def test_a_time_that_nothing_measures_is_refused_as_by_a_report(tmp_path: Path, us: float) -> None:
+    with Results(tmp_path, ENVIRONMENT, operations=["matmul"], settings=SETTINGS) as results:
+        results.put("matmul", [row(timed=Attempt.DONE, device_us=us)])
+    with pytest.raises(ResultsError, match=f"row 1: device_us is {us}, which nothing measures"):
+        resumed(tmp_path)
+
+
 def test_a_table_without_its_record_is_refused(tmp_path: Path) -> None:
     interrupted(tmp_path)
     (tmp_path / "environment.json").unlink()

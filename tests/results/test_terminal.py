@@ -120,8 +120,8 @@ def test_named_columns_are_shown_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        (View(columns=("speed",)), "--columns: unknown column 'speed'; valid are operation, case"),
-        (View(sort="speed"), "--sort: unknown column 'speed'"),
+        (View(columns=("speed",)), "--columns: unknown 'speed'; the nearest are "),
+        (View(sort="speed"), "--sort: unknown 'speed'; the nearest are "),
         (View(columns=("execution",), wide=True), "--wide shows every column"),
     ],
     ids=["columns", "sort", "both"],

@@ -129,7 +129,7 @@ def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
 def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:
     """`error` and `recorder_reason` become part of the reason, `flags` the remarks; activities are for debugging."""
     merged = {"error", "recorder_reason", "activities", "flags"}
-    assert names(Timing) - merged == names(TimingColumns) - {"reason", "remarks", "peak_bytes"} - TRANSFERS
+    assert names(Timing) - merged == names(TimingColumns) - {"reason", "remarks", "peak_bytes", "judged"} - TRANSFERS
     timing = Timing("cupti", "overlap", "cold", device_us=1.0, flags=("one", "two"), error="no kernel")
     columns = timing_columns(timing, 512, "cuda")
     assert (columns.device_us, columns.peak_bytes, columns.remarks) == (1.0, 512, "one; two")

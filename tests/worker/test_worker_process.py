@@ -79,6 +79,8 @@ def test_exceptions_are_replies_and_the_worker_is_reused(pool: Pool) -> None:
     [
         ("segfault", r"killed by SIGSEGV at fault_segfault\.py:2$"),
         ("kills_itself", r"killed by SIGKILL \(from outside; often the system is out of memory\)$"),
+        ("is_terminated", r"killed by SIGTERM.* \(from outside\)$"),
+        ("is_interrupted", r"killed by SIGINT.* \(from outside\)$"),
         ("exits", "exit status 3: last words"),
         ("quits", "exit status 0$"),
         ("forks", "exit status 5$"),
@@ -91,7 +93,7 @@ def test_a_process_that_dies_is_reported_and_replaced(pool: Pool, fault: str, me
         ask(pool, fault)
     assert time.monotonic() - begin < 30, "found by its death, not by a timeout"
     assert caught.value.last_started == f"torch/{fault}"
-    assert caught.value.from_outside == (fault == "kills_itself")
+    assert caught.value.from_outside == (fault in ("kills_itself", "is_terminated", "is_interrupted"))
     assert status(pool, "right") == "ok"
 
 

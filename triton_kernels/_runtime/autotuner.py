@@ -46,7 +46,8 @@ def autotune(
 
 def kernel_name(tuner: TritonAutotuner) -> str:
     """The kernel's module below its folder and its name: `matmul.persistent.persistent_matmul_kernel`."""
-    return f"{tuner.base_fn.__module__.partition('.')[2]}.{tuner.base_fn.__name__}"
+    folder = __package__.removesuffix("_runtime")
+    return f"{tuner.base_fn.__module__.removeprefix(folder)}.{tuner.base_fn.__name__}"
 
 
 class Autotuner(TritonAutotuner):

@@ -7,6 +7,8 @@ import torch
 import triton
 from torch import Tensor
 
+from triton_kernels._runtime.interpreter import INTERPRET
+
 TileCounts = dict[triton.Config, int]
 
 
@@ -26,7 +28,7 @@ INTERPRETED = Device(8, 1000.0, 1e6)
 
 def device(x: Tensor) -> Device:
     """The properties of the GPU that holds x."""
-    return _device(x.device.index) if x.is_cuda else INTERPRETED
+    return INTERPRETED if INTERPRET or not x.is_cuda else _device(x.device.index)
 
 
 @cache

@@ -31,8 +31,11 @@ def kept(function: Function) -> Function:
 
 
 def device_of(x: Tensor) -> AbstractContextManager[Any]:
-    """Context in which this thread launches on the GPU of x, and no other thread launches a kernel of this folder."""
-    if x.is_cuda:
+    """Context in which this thread launches on the GPU of x, and no other thread launches a kernel of this folder.
+
+    The interpreter needs no GPU, and `is_cuda` may be claimed there (`suite/frameworks/_no_gpu.py`).
+    """
+    if x.is_cuda and not INTERPRET:
         if x.device.index != torch.cuda.current_device():
             return _other_device(x.device)
         if x.device.index not in getattr(_thread, "devices", ()):

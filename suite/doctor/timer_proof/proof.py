@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import frameworks, hardware
 from suite.core.errors import SuiteError, UsageError
-from suite.core.files import write_atomically
+from suite.core.files import refuse_foreign, write_atomically
 from suite.core.text import error_line
 from suite.doctor.local_device import torch_device
 from suite.doctor.timer_proof import checks, overhead, render
@@ -101,6 +101,13 @@ def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: 
         failed = [(check.framework, check.work) for check in judged] or [("", title)]
         return [checks.without_times(framework, work, OFF, reason) for framework, work in failed]
     return [checks.judge(check, timings) for check in judged]
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise `UsageError` if a file is in the way that `write` did not make."""
+    header, title = render.to_csv([]).encode(), render.TITLE.encode()
+    refuse_foreign([folder / "timer.csv"], lambda found: found.startswith(header), "a table of this command")
+    refuse_foreign([folder / "timer.md"], lambda found: found.startswith(title), "a document of this command")
 
 
 def write(folder: Path, rows: list[ProofRow], environment: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ class Triton(TorchAdapter):
     folder = "triton_kernels"
     rank = 1
     packages = ("torch", "triton")
+    extra = "torch"
     builds = MappingProxyType({"cuda": "each"})
     code_kinds = ("ttir", "ttgir", "ptx", "sass")
 

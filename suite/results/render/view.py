@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from suite.core.errors import UsageError
-from suite.core.text import one_line
+from suite.core.nearest import unknown
 from suite.results.groups import Standing, standings
 from suite.results.row import COLUMNS, TYPES, Row
 
@@ -45,7 +45,7 @@ class View:
         for flag, names, valid in (("--columns", self.columns, KNOWN), ("--sort", (self.sort,), COLUMNS)):
             for name in filter(None, names):
                 if name not in valid:
-                    raise UsageError(f"{flag}: unknown column {one_line(name)!r}; valid are {', '.join(valid)}")
+                    raise UsageError(f"{flag}: {unknown(name, valid, see='docs/results.md')}")
         if self.wide and self.columns:
             raise UsageError("--wide shows every column and --columns the named ones; give one of the two")
 

@@ -1,0 +1,119 @@
+"""Repeats a call with the same inputs. A fault in one call of many shows as a result with other bits.
+
+A result with the bits of a right one is right. Each of the first results with other bits is judged; of the further
+ones, the one that differs most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter  # bound before any user's file can replace it
+
+import torch
+
+from suite.checking import memory
+from suite.checking.calls import Caller, RefusedError
+from suite.checking.judge import Verdict
+from suite.checking.memory import same_bits
+
+MAX_REPEATS = 1000
+"""Largest number of repeated calls on the inputs of the first call."""
+MIN_REPEATS = 50
+"""Smallest number of repeated calls, which may take up to three times the requested time."""
+LEAST_REPEATS = 32
+"""Repeated calls that a slow call gets too, as far as their own time allows: one fault in ten calls is found with a
+probability of 1 - 0.9^32 = 0.96."""
+JUDGED_REPEATS = 32
+"""Results with other bits that are judged as they come."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Time for repeated calls.
+
+    seconds: for all calls, tripled if a busy machine makes fewer than MIN_REPEATS calls by then; a call that takes
+    longer is not repeated. least_s: for the first LEAST_REPEATS calls, however long one takes.
+    """
+
+    seconds: float = 0.0
+    least_s: float = 0.0
+
+    def allows(self, count: int, spent_s: float, call_s: float) -> bool:
+        """Whether one more call, which takes `call_s`, may follow `count` calls that took `spent_s`."""
+        limit_s = 0.0 if call_s > self.seconds else self.seconds if count >= MIN_REPEATS else 3 * self.seconds
+        if count < LEAST_REPEATS:
+            limit_s = max(limit_s, self.least_s)
+        return spent_s + call_s <= limit_s
+
+
+CHECKED = Duration(0.004, 0.12)
+"""The repeats of a checked call of an implementation of the tree."""
+CHECKED_FILE = Duration(0.1, 3.0)
+"""Those of a user's file."""
+TELLING_S, TELLING_FILE_S = 0.014, 0.35
+"""Time for the repeated calls on all telling cases together, of an implementation of the tree and of a user's file."""
+
+
+@dataclass
+class Repeats:
+    """Repeated calls: how many results are judged, the worst of those with other bits, and the verdict on it.
+
+    verdicts: one, or none if all results have the bits of the first.
+    """
+
+    judged: int = 0
+    worst: torch.Tensor | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+
+def repeat(
+    caller: Caller,
+    first: torch.Tensor,
+    another: torch.Tensor | None,
+    call_s: float,
+    duration: Duration,
+    judge: Callable[[torch.Tensor], Verdict],
+) -> Repeats:
+    """Repeat the call on draw 0, whose result is `first`.
+
+    another: a result of draw 0 that is known to differ. call_s: the time of one call. judge: judges a result of draw 0.
+    Raises `RefusedError` for a result that changes after its call.
+    """
+    found, spent_s, differing = Repeats(), 0.0, 0
+    farthest, distance = None, -1.0
+
+    def add(output: torch.Tensor) -> None:
+        found.judged += 1
+        verdict = judge(output)
+        if not found.verdicts or verdict.error_ratio > found.verdicts[0].error_ratio:
+            found.worst, found.verdicts = output, (verdict,)
+
+    if another is not None:
+        add(another)
+    for count in range(MAX_REPEATS):
+        if not duration.allows(count, spent_s, call_s):
+            break
+        begin = perf_counter()
+        result = caller.call(0, again=True)
+        call_s = perf_counter() - begin
+        spent_s += call_s
+        if result.unfinished:
+            raise RefusedError(f"unfinished: {memory.UNFINISHED}")
+        if same_bits(result.early, first):
+            found.judged += 1
+            continue
+        differing += 1
+        if differing <= JUDGED_REPEATS:
+            add(result.early)
+        elif (off := _distance(result.early, first)) > distance:
+            farthest, distance = result.early, off
+    if farthest is not None:
+        add(farthest)
+    return found
+
+
+def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference of two results; infinite if one has a NaN."""
+    return float((a.float() - b.float()).abs().nan_to_num(nan=math.inf).amax())

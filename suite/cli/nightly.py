@@ -1,0 +1,68 @@
+"""`python -m suite nightly` compares, judges the run against the nights before, and writes a site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.compare import compare
+from suite.cli.messages import say
+from suite.cli.operation_options import with_operation_options
+from suite.cli.options import DeviceOption, folder
+from suite.cli.options import device as resolve
+from suite.core.errors import UsageError
+
+DEFAULT = ("--op", "all", "--repeat", "3")
+"""Arguments of `compare` if none are given."""
+
+
+def nightly(
+    context: typer.Context,
+    site: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="DIR", help="Folder of the site. Default: site/ in FOLDER."),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="FOLDER", help="Folder of the runs. Default: results/<device>."),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="Change that counts, between 0 and 1: 0.03 is three percent.")
+    ] = 0.03,
+    device: DeviceOption = None,
+) -> None:
+    """Compare, judge the run against the nights before, and write a site. Other arguments are those of compare.
+
+    A row that is slower in two nights in a row than before both is a regression; once is a suspect.
+
+    Exit status: 3 when a row is a regression or broken, else that of compare.
+    """
+    from suite.nightly.nights import NIGHTLY, judged, runs
+    from suite.nightly.site import told, write_site
+    from suite.results import run_folder
+
+    given = list(context.args) or list(DEFAULT)
+    if fixed := {"--out", "--publish", "--resume", "--json"} & {each.partition("=")[0] for each in given}:
+        raise UsageError(f"nightly names the folder itself: leave out {', '.join(sorted(fixed))}")
+    where = resolve(device)
+    place = results if results is not None else where.results_folder
+    status = _compare([*given, "--device", str(where), "--out", str(run_folder.new(place, [NIGHTLY]))])
+    if status not in (0, 1):
+        raise typer.Exit(status)
+    nights = runs(place, where.name, say, NIGHTLY)
+    found = judged(nights, threshold)
+    against, noted = told(found)
+    for line in (f"against the night before: {against}", *noted):
+        print(line, flush=True)
+    written = write_site([place], site if site is not None else place / "site", threshold, say)
+    say(f"site: {written[0]}")
+    raise typer.Exit(found.exit_status or status)
+
+
+def _compare(arguments: list[str]) -> int:
+    """Run `compare` in this process, and return its exit status."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(with_operation_options(compare))
+    return int(app(args=arguments, standalone_mode=False) or 0)
