@@ -83,8 +83,8 @@ def table() -> str:
         f"{pipe_table(HEADS, lines, right=NUMERIC)}\n\n"
         f"{record['device']['name']}, driver {record['device']['driver']}, {packages}; cold L2 cache,\n"
         f"random normal inputs; the commands are in [environment.json](results/nvidia-h200/environment.json).\n"
-        "The last three columns are the best vendor implementation's time over that of the framework's best one:\n"
-        "above 1 is faster than the vendor. `of limit` is of the datasheet's.\n"
+        "The last three columns divide the best vendor implementation's time by that of the framework's best one:\n"
+        "above 1 is faster than the vendor. `of limit` is the share of the datasheet's limit.\n"
         "All tables: [results/nvidia-h200](results/nvidia-h200).\n"
     )
 
