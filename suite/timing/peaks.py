@@ -39,8 +39,8 @@ ARITHMETICS = (
 """Name of the peak, dtype and precision."""
 BUDGET_S = 0.25
 """Time for the samples of one call in a pass, in seconds."""
-MAX_PASSES, MAX_PASSES_S = 6, 20.0
-"""The largest number of passes, and the time in seconds after which no further one begins."""
+MIN_PASSES, MAX_PASSES, MAX_PASSES_S = 2, 6, 20.0
+"""The least and the largest number of passes, and the time in seconds after which no further one begins."""
 
 OnPhase = Callable[[str], None]
 """Called with a description of the next step."""
@@ -70,7 +70,7 @@ def _refuse_unstable(name: str, readings: Sequence[Reading]) -> None:
     best = (fastest(readings, ceiling) for ceiling in dict.fromkeys(each.ceiling for each in readings))
     unstable = [each for each in best if each is not None and not each.is_stable]
     if unstable:
-        found = "; ".join(f"{each.ceiling} {each.spread_text}" for each in unstable)
+        found = "; ".join(f"{each.ceiling}: {each.spread_text}" for each in unstable)
         raise SuiteError(
             f"limits of {one_line(name)} are not stable, and not kept: {found}. At most {100 * STABLE:g}% is allowed; "
             "measure again while nothing else uses the machine"
@@ -78,7 +78,7 @@ def _refuse_unstable(name: str, readings: Sequence[Reading]) -> None:
 
 
 def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
-    """Measure in passes until the fastest reading is stable, in at most MAX_PASSES and MAX_PASSES_S.
+    """Measure in passes until the fastest reading is stable, in at most MAX_PASSES, and MAX_PASSES_S from the second on.
 
     Returns the fastest pass of each reading, with the difference to the second fastest.
     """
@@ -87,8 +87,8 @@ def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
     while True:
         passes.append(measure_once())
         readings = [_of_passes(each) for each in zip(*passes, strict=True)]
-        spent = len(passes) == MAX_PASSES or perf_counter() - begin > MAX_PASSES_S
-        if spent or max(readings, key=lambda each: each.rate).is_stable:
+        count, late = len(passes), perf_counter() - begin > MAX_PASSES_S
+        if count == MAX_PASSES or (late and count >= MIN_PASSES) or max(readings, key=lambda each: each.rate).is_stable:
             return readings
 
 
