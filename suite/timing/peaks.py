@@ -78,7 +78,7 @@ def _refuse_unstable(name: str, readings: Sequence[Reading]) -> None:
 
 
 def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
-    """Measure in passes until the fastest reading is stable, in at most MAX_PASSES, and MAX_PASSES_S from the second on.
+    """Measure in MIN_PASSES to MAX_PASSES passes until the fastest reading is stable, or MAX_PASSES_S have passed.
 
     Returns the fastest pass of each reading, with the difference to the second fastest.
     """
