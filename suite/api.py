@@ -103,7 +103,7 @@ def compare(
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
-        ResultsError: `out` cannot be written to.
+        ResultsError: the disk of `out` is full.
     """
     from suite.results.frame import frame
 

@@ -181,6 +181,8 @@ def _report(
     rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, shown: Output
 ) -> None:
     """Print the messages at the end of a run, and end with its exit status."""
+    from rich.console import Console
+
     from suite.cli.console import print_lines, stdout
     from suite.results.render.failures import failure_lines
     from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
@@ -188,8 +190,8 @@ def _report(
 
     if shown.as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
-    elif shown.quiet:
-        console = stdout()
+    if shown.quiet:
+        console = Console(stderr=True) if shown.as_json else stdout()
         print_lines(console, failure_lines(rows, console.width, strict=shown.strict))
     for line in crossovers(rows) if shown.tables else ():
         print(line, flush=True)
