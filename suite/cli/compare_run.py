@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from suite.cli.messages import say
+from suite.cli.once import call_once
 from suite.cli.output import Output
 from suite.core.errors import ResultsError, UsageError
 from suite.core.files import check_writable
@@ -40,7 +41,7 @@ def run_comparison(
     out: Path | None,
     shown: Output,
 ) -> None:
-    """Plan, run and report.
+    """Plan, run and report; with `--once`, make that call alone.
 
     `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
     kind. `out` is the folder of the results; None makes a new folder for the run.
@@ -49,10 +50,13 @@ def run_comparison(
     from suite.results.resume import settings
     from suite.runner.plan import plan, refuse_too_large, refuse_unknown_baseline
 
-    shown.check()
     where = options.device
+    if name := parameters["once"]:
+        alone = not (parameters["profile"] or parameters["dump"])
+        return call_once(_with_operation_file(selection, own, options), where, name, options.seed, alone=alone)
+    shown.check()
     _check_files(selection, own, options, parameters, out)
-    selection = with_operation_file(selection, own, options, shown.remark)
+    selection = _with_operation_file(selection, own, options, shown.remark)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
@@ -115,7 +119,7 @@ def _results(
     )
 
 
-def with_operation_file(
+def _with_operation_file(
     selection: Selection, own: OperationFile | None, options: Options, remark: Callable[[str], None] = say
 ) -> Selection:
     """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
