@@ -26,6 +26,7 @@ WORDS = {
     "no-time": "timed=False",
     "op": "operation",
     "open": "open=True",
+    "out": "out=...",
     "precision": "precisions",
     "shape": "shapes",
     "sweep": "sweep=True",
