@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-from suite.core.names import PREFIX
+from suite.core.package import PREFIX
 from suite.external import hooks
 from suite.external.line_tracer import LineTracer
 from suite.external.remarks import Remarks

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.core import names
+from suite.core import package
 from suite.core.errors import ResultsError
 from suite.core.files import write_atomically
 from suite.hardware.datasheet import Peaks, peaks
 
 FILE = "limits.json"
 MEMORY = "memory"
-COMMAND = f"{names.command()} doctor --measure"
+COMMAND = f"{package.command()} doctor --measure"
 
 
 @dataclass(frozen=True)

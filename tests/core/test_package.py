@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from suite.core import names
+from suite.core import package
 from suite.core.paths import ROOT
 
 
 def test_in_a_checkout_the_folders_are_top_level_packages() -> None:
-    assert names.qualified("suite.ops.matmul") == "suite.ops.matmul"
-    assert names.SEARCHED == ROOT
+    assert package.qualified("suite.ops.matmul") == "suite.ops.matmul"
+    assert package.SEARCHED == ROOT
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_messages_repeat_the_command_that_was_used(
     started: str, prefix: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [started] if started else [])
-    monkeypatch.setattr(names, "PREFIX", prefix)
-    assert names.command() == expected
+    monkeypatch.setattr(package, "PREFIX", prefix)
+    assert package.command() == expected
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_messages_repeat_the_command_that_was_used(
 def test_the_command_that_installs_an_extra(
     extra: str, prefix: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "PREFIX", prefix)
-    assert names.install_command(extra, "constraints.txt") == expected
+    monkeypatch.setattr(package, "PREFIX", prefix)
+    assert package.install_command(extra, "constraints.txt") == expected
 
 
 def test_a_search_path_has_no_folder_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert names.search_path(None) == str(ROOT)
-    assert names.search_path("/mine:/yours") == f"{ROOT}:/mine:/yours"
+    assert package.search_path(None) == str(ROOT)
+    assert package.search_path("/mine:/yours") == f"{ROOT}:/mine:/yours"
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(ROOT)])
-    assert names.search_path("/mine") == "/mine"
-    assert names.search_path(None) == ""
+    assert package.search_path("/mine") == "/mine"
+    assert package.search_path(None) == ""

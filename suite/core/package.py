@@ -8,7 +8,7 @@ from pathlib import Path
 
 from suite.core.paths import ROOT
 
-PREFIX = __name__.removesuffix("suite.core.names")
+PREFIX = __name__.removesuffix("suite.core.package")
 """`kernel_suite.` in an installed package, where every folder of the tree lies in that package; empty in a checkout."""
 SEARCHED = ROOT.parent if PREFIX else ROOT
 """The folder in which Python finds the suite and the kernel folders."""
