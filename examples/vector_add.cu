@@ -1,6 +1,7 @@
 // A whole CUDA program: out[i] = a[i] + b[i], from arrays on the host to a checked result on the host.
 //
-//     nvcc -o vector_add vector_add.cu && ./vector_add
+//     nvcc -o vector_add vector_add.cu && ./vector_add     on a GPU
+//     python -m suite emulate examples/vector_add.cu      without one
 //
 // The steps are those of every CUDA program: allocate, copy to the device, launch, copy back, check, free.
 #include <cuda_runtime.h>

@@ -19,7 +19,10 @@ __all__ = ["cases", "check", "compare", "report", "time"]
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'suite' has no attribute {name!r}; it has {', '.join(__all__)}")
+        from suite.core.names import did_you_mean
+
+        near = did_you_mean(name, __all__)
+        raise AttributeError(f"module 'suite' has no attribute {name!r}; it has {', '.join(__all__)}{near}")
     from suite import api
 
     return getattr(api, name)

@@ -18,24 +18,29 @@ the caller's process, so that a crash or hang of the function affects the caller
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite import hardware
+from suite.core.errors import UsageError
+from suite.core.least import Least
 from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
+from suite.results.render.timed import timed_lines
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
-from suite.runner.arguments import Size, as_texts, check_known, one_case, selection
+from suite.runner.arguments import Dtype, Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
-from suite.runner.options import Options
+from suite.runner.options import Options, sweep_host
 from suite.runner.plan import Job, plan, refuse_too_large
+from suite.runner.python_words import for_python
 from suite.timing.result import Timing
 
 if TYPE_CHECKING:
@@ -44,22 +49,28 @@ if TYPE_CHECKING:
     from suite.checking.check import CheckResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Timed(Timing):
-    """The times of a function."""
+    """The times of a function. It is shown in three lines: its time, those of the others, how it was measured."""
 
+    noisy: bool = False
+    """True if the time is too uncertain to be ranked: the column `noisy` of its row."""
     rows: tuple[Row, ...] = ()
     """The rows of the function and of the implementations that were timed with it, as `compare` would give them."""
 
+    def __repr__(self) -> str:
+        return "\n".join(timed_lines(self.rows))
 
+
+@for_python
 def compare(
     operation: str | Iterable[str],
     *,
-    shapes: Iterable[Size] = (),
+    shapes: Size | Iterable[Size] = (),
     implementations: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
-    files: Iterable[str | Path] = (),
-    dtypes: str | Iterable[str] = (),
+    files: str | Path | Iterable[str | Path] = (),
+    dtypes: Dtype | Iterable[Dtype] = (),
     precisions: str | Iterable[str] = (),
     inputs: str | Iterable[str] = (),
     device: str | None = None,
@@ -69,10 +80,13 @@ def compare(
     transfers: bool = False,
     compiles: bool = False,
     max_noise: float = 5.0,
+    min_time: float = 0.0,
+    samples: int = 0,
     repeat: int = 1,
     seed: int = 0,
     timeout: float = FIRST_CALL_S,
     out: str | Path | None = None,
+    force: bool = False,
     on_step: Callable[[str], None] | None = None,
     **options: Value | Sequence[Value],
 ) -> pd.DataFrame:
@@ -80,10 +94,10 @@ def compare(
 
     Args:
         operation: names, or `all`.
-        shapes: sizes of a single operation. Without sizes, its default cases run.
+        shapes: one size or several, of a single operation. Without sizes, its default cases run.
         implementations, exclude: patterns of names to run and to leave out, such as `cuda*`. Without patterns, all run.
         files: `.py` and `.cu` files of yours, as for `--with`. They run with your rights.
-        out: a folder for CSV, Markdown and environment record; None writes nothing.
+        out: a folder for CSV, Markdown and environment record; None writes nothing. `force` replaces files there.
         on_step: called with a line that describes the next step.
         options: options of the operations, one value or several: `causal=True`, `layout=["nn", "nt"]`.
 
@@ -105,18 +119,19 @@ def compare(
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(chosen, where, memory)
     refuse_too_large(jobs, memory, where.name)
-    host = resolve("cpu") if sweep and where.type == "cuda" else None
-    settings = Options(where, cache, timed, seed, timeout, sweep, host, transfers, compiles)
-    settings = replace(settings, max_noise=max_noise / 100, repeat=repeat, telling=chosen.telling)
+    settings = Options(where, cache, timed, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
+    least = _least(min_time, samples)
+    settings = replace(settings, max_noise=max_noise / 100, least=least, repeat=repeat, telling=chosen.telling)
     record = hardware.environment_record(where.type, where.index)
-    return frame(_rows(jobs, settings, record, out, on_step), record)
+    return frame(_rows(jobs, settings, record, out, force, on_step), record)
 
 
+@for_python
 def cases(
     operation: str | Iterable[str],
     *,
-    shapes: Iterable[Size] = (),
-    dtypes: str | Iterable[str] = (),
+    shapes: Size | Iterable[Size] = (),
+    dtypes: Dtype | Iterable[Dtype] = (),
     precisions: str | Iterable[str] = (),
     inputs: str | Iterable[str] = (),
     device: str | None = None,
@@ -130,12 +145,13 @@ def cases(
     return [case for job in plan(chosen, resolve(device)) for case in job.cases]
 
 
+@for_python
 def check(
     function: Callable[..., Any],
     operation: str,
     case: Case | Size,
     *,
-    dtype: str | None = None,
+    dtype: Dtype | None = None,
     precision: str | None = None,
     inputs: str | None = None,
     framework: str = "torch",
@@ -166,12 +182,13 @@ def check(
     return in_process.check(function, in_process.adapter(framework), chosen, resolve(device), seed)
 
 
+@for_python
 def time(
     function: Callable[..., Any],
     operation: str,
     case: Case | Size,
     *,
-    dtype: str | None = None,
+    dtype: Dtype | None = None,
     precision: str | None = None,
     inputs: str | None = None,
     framework: str = "torch",
@@ -179,6 +196,8 @@ def time(
     device: str | None = None,
     cache: str = "cold",
     max_noise: float = 5.0,
+    min_time: float = 0.0,
+    samples: int = 0,
     seed: int = 0,
     **options: Value,
 ) -> Timed:
@@ -190,6 +209,7 @@ def time(
             time divided by that of `function`. Above 1, the function is faster than the vendor.
         cache: `cold` or `warm`, the L2 cache before each sample.
         max_noise: half width of the 95% interval, in percent, above which more samples are taken.
+        min_time, samples: the least time of sampling in seconds, and the least number of samples.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
@@ -198,12 +218,15 @@ def time(
     """
     check_known("cache", cache, ("cold", "warm"))
     chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
-    others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts(beside)]
+    others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts("beside", beside)]
     timed = [in_process.caller_implementation(function, operation, framework), *others]
-    measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
-    return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
+    least = _least(min_time, samples)
+    measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, least=least, seed=seed)
+    times, row = measured[0]
+    return Timed(**vars(times), noisy=row.noisy, rows=tuple(row for _, row in measured))
 
 
+@for_python
 def report(
     runs: pd.DataFrame | str | Path | Sequence[pd.DataFrame | str | Path],
     *,
@@ -230,9 +253,16 @@ def report(
     from suite.report.write import report as run
 
     given = [runs] if not isinstance(runs, Sequence) or isinstance(runs, str) else runs
+    if not given:
+        raise UsageError("report: got no results; give a frame of suite.compare, a folder or a table (.csv)")
     sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
-    names = [name.strip() for text in as_texts(formats) for name in text.split(",")]
-    return run(sides, names, None if out is None else Path(out), open_it=open)
+    return run(sides, as_texts("formats", formats), None if out is None else Path(out), open_it=open)
+
+
+def _least(min_time: float, samples: int) -> Least:
+    if not (0 <= min_time < math.inf and samples >= 0):
+        raise UsageError(f"min_time={min_time}, samples={samples}: neither may be negative or infinite")
+    return Least(min_time, samples)
 
 
 def _rows(
@@ -240,6 +270,7 @@ def _rows(
     settings: Options,
     record: Mapping[str, Any],
     out: str | Path | None,
+    force: bool,
     on_step: Callable[[str], None] | None,
 ) -> list[Row]:
     """The rows of a run, written to the folder `out` as they come, with the environment record."""
@@ -247,7 +278,7 @@ def _rows(
 
     if out is None:
         return run(jobs, settings, _Follower(None, on_step))
-    with Results(Path(out), record, operations=[job.op.name for job in jobs]) as results:
+    with Results(Path(out), record, operations=[job.op.name for job in jobs], force=force) as results:
         rows = run(jobs, settings, _Follower(results, on_step))
         results.complete()
     if results.problem is not None:

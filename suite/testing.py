@@ -27,11 +27,12 @@ from suite.core.files import write_atomically
 from suite.diff.change import Diff, Verdict
 from suite.diff.judge import THRESHOLD, judge
 from suite.diff.load import Side, load, row_key
-from suite.diff.render import plain_lines
+from suite.diff.render import plain_line
 from suite.problem.case import Case
 from suite.results.csv_file import to_csv
 from suite.results.row import Row
 from suite.runner.arguments import title
+from suite.runner.python_words import in_python_words
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -99,8 +100,9 @@ class NoSlower:
             write_atomically(path, to_csv(rows))
             self._report_line(f"{self._test}: no baseline: this run's times are written to {_short_path(path)}")
             return
-        found = compared(path, rows, threshold)
-        line = [Verdict.UNTIMED.value, *plain_lines(found)][-1]
+        with in_python_words():
+            found = compared(path, rows, threshold)
+        line = plain_line(found, found.changes[-1]) if found.changes else Verdict.UNTIMED.value
         self._report_line(f"{self._test}: {line}")
         if found.exit_status:
             raise AssertionError(f"{line}\n{_short_path(path)} is the baseline; delete it to accept the new time")

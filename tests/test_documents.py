@@ -86,6 +86,22 @@ def test_links_resolve(path: Path) -> None:
     assert not missing
 
 
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The anchors of a document's headings, as GitHub names them."""
+    headings = [line.lstrip("#").strip() for _, line in prose(path) if re.match(r"#{1,6} ", line)]
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown)
+
+
+@each_document
+def test_anchors_resolve(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    targets = [((path.parent / name).resolve() if name else path, anchor) for name, anchor in links]
+    missing = [anchor for target, anchor in targets if target.suffix == ".md" and anchor not in anchors(target)]
+    assert not missing
+
+
 @each_document
 def test_paths_exist(path: Path) -> None:
     found = set(PATH.findall(path.read_text(encoding="utf-8")))

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from cuda_ref.build import compiler
-from cuda_ref.build import rewrite as _rewrite
 from suite.core.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -78,14 +77,35 @@ def test_the_workflow_comments_the_difference_and_fails_if_a_row_is_slower(tmp_p
     ]
 
 
+def emulated(path: Path) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "suite", "emulate", str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
-def test_the_whole_cuda_program_runs_emulated(tmp_path: Path) -> None:
-    source = _rewrite.to_host((EXAMPLES / "vector_add.cu").read_text(encoding="utf-8"))
-    (tmp_path / "program.cpp").write_text(source)
-    build = [*compiler.cxx_command(), *compiler.HOST_FLAGS, f"-I{ROOT / 'cuda_ref' / 'host'}", "program.cpp"]
-    subprocess.run([*build, "-o", "program"], cwd=tmp_path, check=True)
-    done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0 of 1000003 elements are wrong\n", "")
+def test_the_whole_cuda_program_runs_emulated() -> None:
+    said = "vector_add.cu: emulated on the CPU\n"
+    assert emulated(EXAMPLES / "vector_add.cu") == (0, "0 of 1000003 elements are wrong\n", said)
+
+
+@pytest.mark.skipif(not compiler.can_check(), reason="accesses are checked by GCC only; set CXX=g++")
+@pytest.mark.parametrize(
+    ("right", "wrong", "found"),
+    [
+        ("if (i < n) out[i]", "out[i]", "reads index 100"),
+        ("(device_a, device_b, device_out, n);", "(a, device_b, device_out, n);", "a pointer of the host"),
+        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument"),
+    ],
+    ids=["no guard", "host pointer", "copy in the wrong direction"],
+)
+def test_a_fault_of_the_whole_cuda_program_is_found(tmp_path: Path, right: str, wrong: str, found: str) -> None:
+    text = (EXAMPLES / "vector_add.cu").read_text(encoding="utf-8")
+    assert right in text
+    (tmp_path / "program.cu").write_text(text.replace(right, wrong), encoding="utf-8")
+    status, out, said = emulated(tmp_path / "program.cu")
+    assert (status, out) == (1, "")
+    assert found in said
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

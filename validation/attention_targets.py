@@ -41,7 +41,7 @@ OURS = {
     },
     "attention_grad": {each: (each,) for each in ("triton/peeled", "triton/gluon", "cuda/wgmma", "jax/pallas")},
 }
-"""The columns for our lines, and the lines of each: a column shows the fastest of its lines."""
+"""The columns of our lines, each with its lines. A column shows the fastest of them."""
 VENDORS = ("jax/cudnn", "torch/flash")
 FIRST = {TRITON: 0.85, "triton/gluon": 1.08, "cuda/auto": 1.08, "jax/pallas": 0.95}
 CAUSAL = {TRITON: 0.85, "triton/gluon": 1.05, "cuda/auto": 1.05, "jax/pallas": 0.92}

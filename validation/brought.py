@@ -1,10 +1,10 @@
-"""Tries public problems: does each load, and does its own torch model agree with the truth and bound that it gets?
+"""Tries public problems: each must load, and its own torch model must agree with its truth and bound.
 
     python -m validation.brought kernelbench FOLDER        the .py files below, as of KernelBench's KernelBench/
     python -m validation.brought gpumode FOLDER            the folders below with a task.yml
 
-Each problem runs in a process of its own on the CPU, in the smallest sizes of a ladder that it accepts. A line a
-problem: `ok`, or why not. The public files are not part of this tree.
+Each problem runs in a process of its own on the CPU, in the smallest sizes of a ladder that it accepts. It prints a
+line for each problem: `ok`, or the reason. The public files are not part of this tree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("kind", choices=("kernelbench", "gpumode"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--every", type=int, default=1, help="only one problem of so many")
+    parser.add_argument("--every", type=int, default=1, help="take every Nth problem")
     given = parser.parse_args()
     import torch
 
@@ -69,7 +69,7 @@ def in_child(kind: Kind, path: Path) -> str:
 
 
 def attempt(kind: Kind, path: Path) -> str:
-    """`ok` if the torch model of the problem agrees; else why not."""
+    """`ok` if the torch model of the problem agrees; else the reason."""
     import torch
 
     from suite import custom

@@ -1,4 +1,4 @@
-"""Gives the rows of a committed table that is older than today's names the names of today (docs/results.md)."""
+"""Renames the rows of older committed tables to today's names (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RENAMED = {
 }
 """Earlier names of lines, and the names of the same kernels today; empty for a line that no longer exists."""
 MOST_QUERIES = 16
-"""Most queries for which attention in Triton ran what is now `triton/parts`."""
+"""Up to this number of queries, attention in Triton ran today's `triton/parts`."""
 
 
 def renamed(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a table with today's names. A table in which such a name occurs is returned unchanged."""
+    """Return the rows of a table with today's names. A table that has today's names already is returned unchanged."""
     if not rows:
         return []
     names = RENAMED.get(rows[0].operation, {})

@@ -1,7 +1,7 @@
 """Fills docs/ladder.md with numbers of the committed results.
 
-    python validation/ladder_table.py            # prints what is stale, exits with 1 if anything is
-    python validation/ladder_table.py --write    # puts the numbers of the results into the page
+    python validation/ladder_table.py            # prints stale numbers, exits with 1 if there are any python
+    validation/ladder_table.py --write    # puts the numbers of the results into the page
 
 Texts, links and the lines of a table are written by hand. tests/validation/test_ladder_numbers.py checks that the page
 has the numbers of the results.

@@ -355,7 +355,7 @@ def main() -> int:
     parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
     parser.add_argument("--draws", type=int, default=60, help="random shapes, without --shapes (60)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
-    parser.add_argument("--every", type=int, default=1, help="take one shape of so many (1)")
+    parser.add_argument("--every", type=int, default=1, help="take every Nth shape (1)")
     parser.add_argument("--impl", action="append", default=[], help="pattern of lines beside torch (all of the table)")
     parser.add_argument("--layout", action="append", default=[], help="nn, tn, nt, tt (the dtype's default)")
     parser.add_argument("--dtype", action="append", default=[], help="bfloat16 and others (bfloat16)")

@@ -36,7 +36,7 @@ SQUARES = 4
 STEPS = (1.2, 1.05)
 """Factors by which a constant is changed."""
 MIN_GAIN = 1e-5
-"""Smallest improvement of the objective for which a constant is changed."""
+"""A constant is changed if that lowers the objective by at least this."""
 TILED = ("sm_wgmma", "sm_odd", "wgmma_store", "wgmma_block", "beyond", "add", "request")
 DEPENDS = {
     "mma": ("mma", "sm_mma"),

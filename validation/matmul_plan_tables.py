@@ -126,7 +126,7 @@ def read(path: Path) -> list[Timed]:
 
 
 def _times(row: dict[str, str]) -> dict[str, float]:
-    """The times in us by plan: those of a line of a summary, or one."""
+    """The times in us by plan, from a line of a summary or a line of one plan."""
     if "plans" not in row:
         return {row["plan"]: float(row["us"])}
     words = row["plans"].split()
@@ -135,7 +135,7 @@ def _times(row: dict[str, str]) -> dict[str, float]:
 
 
 def summarize(timed: Sequence[Timed], path: Path) -> None:
-    """Write a line for each shape of 16 bits, with the vendor's time and those of the plans that `table` compares.
+    """Write a line for each shape of 16 bits, with the times of the vendor and of the plans that `table` compares.
 
     These are the fastest plan of each kernel and of the short list, and the choices of the model and of the short list.
     """

@@ -2,7 +2,7 @@
 
     python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul.md
 
-The cache is cold, and the clocks are left as they are. Needs ncu, and a GPU whose counters it may read.
+The cache is cold, and the clocks are left as they are. Needs ncu, and the permission to read the GPU's counters.
 """
 
 from __future__ import annotations

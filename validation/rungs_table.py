@@ -1,7 +1,7 @@
 """Writes docs/lab/rungs.md: the times of all lines of ours in one run, from the committed results of an H100.
 
-python -m validation.rungs_table             # exits with 1 if the page is not what the results say
-python -m validation.rungs_table --write
+python -m validation.rungs_table             # exits with 1 if the page differs from the results python -m
+validation.rungs_table --write
 """
 
 from __future__ import annotations

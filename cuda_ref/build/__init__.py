@@ -17,7 +17,7 @@ from .compiler import Resources, missing, newest_arch
 from .libraries import HERE, HOST_HEADERS, compile_only, library, ptx, requires, resources, sass, supports
 
 if TYPE_CHECKING:
-    from .calling import DTYPES, Bound, CudaError, LaunchRecord, dtype_code, launch, launched
+    from .calling import DTYPES, Bound, CudaError, LaunchRecord, checked, dtype_code, launch, launched
 
 __all__ = [
     "DTYPES",
@@ -28,6 +28,7 @@ __all__ = [
     "CudaError",
     "LaunchRecord",
     "Resources",
+    "checked",
     "compile_only",
     "dtype_code",
     "launch",

@@ -4,8 +4,10 @@ ctypes passes `data_ptr()` of tensors, and the stream. A process binds a functio
 effect in the next process.
 """
 
+import contextlib
 import ctypes
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,10 +63,25 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
         BuildError: if the source cannot be built.
         NotImplementedError: if the device cannot run it, or the function returns cudaErrorNotSupported.
     """
-    bound = _bound.get((source, function, device)) or _bind(source, function, device)
+    known = _checked if _checking else _bound
+    bound = known.get((source, function, device)) or _bind(source, function, device, known)
     bound(args)
     if (recording := kept.recording()) is not None:
         recording.launches.append(partial(bound.repeatable, args))
+
+
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Within it, launches on a CPU check each access of a kernel, if the compiler can: see host/checked.h.
+
+    An access out of bounds and a race in shared memory raise `CudaError` with block, thread and line.
+    """
+    global _checking
+    before, _checking = _checking, compiler.can_check()
+    try:
+        yield
+    finally:
+        _checking = before
 
 
 class Bound:
@@ -83,6 +100,8 @@ class Bound:
         self.wanted = f"{len(kinds)} arguments ({', '.join(kinds)})"
         self.address = loaded[function]
         self.address.argtypes = [*self.types, ctypes.c_void_p, ctypes.c_void_p]
+        self.names: list[bytes] = []
+        """Names of the parameters, if accesses are checked."""
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if self.index is not None and kept.current_device() != self.index:
@@ -90,12 +109,24 @@ class Bound:
                 return self(args)
         if len(args) != len(self.types):
             raise TypeError(f"{self.what} takes {self.wanted}; got {len(args)}")
+        if self.names:
+            self._allow(args)
         record = LaunchRecord()
         values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, self.pointers)]  # noqa: B905
         stream = 0 if self.index is None else kept.current_stream(self.index)
         code = self.address(*values, stream, ctypes.byref(record))
         if code != 0:
             raise _error(self.loaded, code, self.what, record)
+
+    def _allow(self, args: tuple[Any, ...]) -> None:
+        """Kernels may use the memory of these tensors and no other."""
+        first = 1
+        for name, value in zip(self.names, args, strict=True):
+            if isinstance(value, torch.Tensor):
+                last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+                size = (last + 1) * value.element_size() if value.numel() else 0
+                self.loaded.cuda_host_allow(ctypes.c_void_p(value.data_ptr()), ctypes.c_size_t(size), name, first)
+                first = 0
 
     def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
         """The same call at other addresses; arguments are converted once. Only one thread may call it at a time."""
@@ -115,27 +146,34 @@ class Bound:
         return issue
 
 
-_bound: dict[tuple[str | Path, str, torch.device], Bound] = {}
+Key = tuple[str | Path, str, torch.device]
+_bound: dict[Key, Bound] = {}
+_checked: dict[Key, Bound] = {}
+"""Those whose accesses are checked."""
+_checking = False
 
 
-def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
+def _bind(source: str | Path, function: str, device: torch.device, known: dict[Key, Bound]) -> Bound:
     """Binds a function to a device. Computes once everything that is the same for all calls."""
     if device.type == "cuda":
         if device.index is None:  # the current device, which may change between calls
             device = torch.device("cuda", torch.cuda.current_device())
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
     elif device.type == "cpu":
-        target = "host"
+        target = compiler.CHECKED if known is _checked else compiler.HOST
     else:
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
-    if bound := _bound.get((source, function, device)):
+    if bound := known.get((source, function, device)):
         return bound
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise CudaError(
             f"{function}: first call inside a CUDA graph capture; call it once before, to build and load it"
         )
 
-    bound = _bound[source, function, device] = Bound(_load(source, target), function, path_of(source), device)
+    bound = known[source, function, device] = Bound(_load(source, target), function, path_of(source), device)
+    if target == compiler.CHECKED:
+        bound.loaded.cuda_host_moved(os.fsencode(library(source, target)))  # the build loads it from elsewhere
+        bound.names = [each.encode() for each in rewrite.parameter_names(path_of(source).read_text(), function)]
     return bound
 
 

@@ -34,15 +34,36 @@ HOST_FLAGS = [
     "-fno-semantic-interposition",  # allows the inlining of a kernel into its launch
     "-fsanitize=alignment",  # a misaligned access is an error, as on a GPU; handler in host/launch.h
 ]
+CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
+    *HOST_FLAGS,
+    "-g1",  # for the line of an access
+    "-fno-tree-vectorize",  # each thread makes its own accesses
+    "-fsanitize=thread",
+    "--param=tsan-instrument-func-entry-exit=0",
+    "-DCUDA_HOST_CHECKED",
+]
+HOST, CHECKED = "host", "checked"
+"""Targets of builds for the CPU. The other targets are architectures."""
 LINK_FLAGS = [
     "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
 ]
 
 
+def on_host(target: str) -> bool:
+    return target in (HOST, CHECKED)
+
+
+@functools.lru_cache
+def can_check() -> bool:
+    """True if the C++ compiler is GCC, which takes CHECKED_FLAGS."""
+    path = cxx()
+    return path is not None and "Free Software Foundation" in "".join(_version(each, 0) for each in compilers(HOST))
+
+
 def link_flags(text: str, target: str) -> list[str]:
     """The flags of the linker for the text of a .cu; cuBLAS is linked for a GPU if the text includes its header."""
-    uses_cublas = target != "host" and re.search(r"^[ \t]*#[ \t]*include[ \t]*<cublas", text, re.MULTILINE)
+    uses_cublas = not on_host(target) and re.search(r"^[ \t]*#[ \t]*include[ \t]*<cublas", text, re.MULTILINE)
     return [*LINK_FLAGS, "-lcublas", "-lcublasLt"] if uses_cublas else list(LINK_FLAGS)
 
 
@@ -111,13 +132,13 @@ def _version(executable: str, mtime_ns: int) -> str:
 
 
 def compilers(target: str) -> list[str]:
-    """The programs of a build for "host" or an architecture: those among the words of $CXX, and nvcc."""
+    """The programs of a build for a target: those among the words of $CXX, and nvcc for an architecture."""
     programs = [shutil.which(word) for word in cxx_command()]
-    return [each for each in (programs if target == "host" else [*programs, nvcc()]) if each]
+    return [each for each in (programs if on_host(target) else [*programs, nvcc()]) if each]
 
 
 def compiler_for(target: str) -> str:
-    return "the C++ compiler" if target == "host" else "nvcc"
+    return "the C++ compiler" if on_host(target) else "nvcc"
 
 
 def arch_of(major: int, minor: int) -> str:

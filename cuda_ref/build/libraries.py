@@ -24,12 +24,16 @@ _building = threading.Lock()
 
 
 def library(source: str | Path, target: str) -> Path:
-    """Path of the shared library of a .cu for "host" or an architecture such as "sm_90a", built unless it is cached."""
+    """Path of the shared library of a .cu for a target, built unless it is cached.
+
+    Targets: "host", "checked" (for the CPU, with each access of a kernel checked), an architecture such as "sm_90a".
+    """
     text = prepared(source, target)
     arguments: dict[str, Any]
-    if target == "host":
+    if compiler.on_host(target):
+        flags = compiler.HOST_FLAGS if target == compiler.HOST else compiler.CHECKED_FLAGS
         try:
-            text, flags = rewrite.to_host(text), compiler.HOST_FLAGS
+            text = rewrite.to_host(text, gaps=target == compiler.CHECKED)
         except ValueError as error:
             raise BuildError(f"{path_of(source)}: {error}") from None
         headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]
@@ -91,9 +95,9 @@ def requires(source: str | Path) -> str | None:
 
 
 def supports(source: str | Path, target: str) -> bool:
-    """True if a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
+    """True if a .cu can be built for a target, according to its `// requires:` line."""
     required = requires(source)
-    return required is None if target == "host" else compiler.satisfies(target, required)
+    return required is None if compiler.on_host(target) else compiler.satisfies(target, required)
 
 
 def compile_only(source: str | Path, arch: str) -> str:
@@ -124,9 +128,9 @@ def prepared(source: str | Path, target: str) -> str:
     """The text of a .cu with its local headers. Raises unless it can be built for the target."""
     path = path_of(source)
     if not supports(source, target):
-        where = "the CPU" if target == "host" else target
+        where = "the CPU" if compiler.on_host(target) else target
         raise NotImplementedError(f"{path.name} uses instructions of {requires(source)}, which {where} does not have")
-    if problem := missing("cpu" if target == "host" else "cuda"):
+    if problem := missing("cpu" if compiler.on_host(target) else "cuda"):
         raise BuildError(f"{path}: {problem}")
     return rewrite.expand(path, [HERE, HERE / "common"])
 

@@ -9,7 +9,7 @@ Line numbers do not change, so that compiler messages refer to lines of the .cu 
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _TOKEN = re.compile(
@@ -20,6 +20,8 @@ _TOKEN = re.compile(
     r"|'(?:\\.|[^'\\\n])*'",  # character
     re.DOTALL,
 )
+GAP = 128
+"""The constant of the same name in host/checked.h."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -52,14 +54,24 @@ def parameters(text: str, function: str) -> list[str]:
     Raises:
         LookupError: if there is no such function, or it has other last parameters.
     """
+    words = _declarations(text, function)
+    if len(words) < 2 or not re.match(r"cudaStream_t\b", words[-2]) or not re.match(r"LaunchRecord\s*\*", words[-1]):
+        raise LookupError(f"{function} must end in (..., cudaStream_t stream, LaunchRecord* record)")
+    return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
+
+
+def parameter_names(text: str, function: str) -> list[str]:
+    """Names of the parameters of `function` but the last two. Raises `LookupError` as `parameters` does."""
+    return [re.findall(r"\w+", each)[-1] for each in _declarations(text, function)[:-2]]
+
+
+def _declarations(text: str, function: str) -> list[str]:
+    """The parameters of a launcher, without `const` and `__restrict__`."""
     code = blank(text, strings=False)
     match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
     if match is None:
         raise LookupError(f'no extern "C" int {function}(...)')
-    words = [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
-    if len(words) < 2 or not re.match(r"cudaStream_t\b", words[-2]) or not re.match(r"LaunchRecord\s*\*", words[-1]):
-        raise LookupError(f"{function} must end in (..., cudaStream_t stream, LaunchRecord* record)")
-    return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
+    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
 
 
 def launchers(text: str) -> dict[str, int]:
@@ -92,12 +104,15 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
     return joined
 
 
-def to_host(text: str) -> str:
-    """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh."""
-    return _launches(_shared(text))
+def to_host(text: str, gaps: bool = False) -> str:
+    """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh.
+
+    gaps: leave unused memory before and after each variable of static shared memory, for host/checked.h.
+    """
+    return _launches(_shared(text, gaps))
 
 
-def _shared(text: str) -> str:
+def _shared(text: str, gaps: bool) -> str:
     edits: list[tuple[int, int, str]] = []
     code = blank(text)
     for match in re.finditer(r"\b(?:(extern|static)\s+)?__shared__\b", code):
@@ -111,13 +126,32 @@ def _shared(text: str) -> str:
             lines = "\n" * text.count("\n", match.start(), end)
             edits.append((match.start(), end, f"{kind}* const {name} = ::cuda_host::dynamic_shared<{kind}>(){lines}"))
             continue
-        edits.append((match.start(), match.end(), "static"))
+        declared = [code[match.end() + first : match.end() + last] for first, last in names]
+        if gaps:
+            edits.append((match.start(), end + 1, _with_gaps(code[match.end() : end], names, declared, match.start())))
+        else:
+            edits.append((match.start(), match.end(), "static"))
         enter = [
-            f" {{ static unsigned long long cuda_host_block; ::cuda_host::enter_shared(cuda_host_block, {name}); }}"
-            for name in (code[match.end() + first : match.end() + last] for first, last in names)
+            " { static unsigned long long cuda_host_block;"
+            f' ::cuda_host::enter_shared(cuda_host_block, {name}, "{name}"); }}'
+            for name in declared
         ]
         edits.append((end + 1, end + 1, "".join(enter)))
     return _edited(text, edits)
+
+
+def _with_gaps(declaration: str, at: Sequence[tuple[int, int]], names: Sequence[str], number: int) -> str:
+    """Declares the same variables as members of a static structure, with unused bytes around each."""
+    first, *rest = _split(declaration)
+    base = declaration[: at[0][0]].rstrip("*& \n").strip()
+    gap = f"char cuda_host_gap{{}}[{GAP}];"
+    members = [
+        f" alignas({GAP}) {base} {each.removeprefix(base).rstrip(',')}; {gap.format(i)}"
+        for i, each in enumerate([first, *rest])
+    ]
+    variable = f"cuda_host_shared{number}"
+    references = "".join(f" auto& {name} = {variable}.{name};" for name in names)
+    return f"static struct {{ {gap.format('')}{''.join(members)} }} {variable};{references}"
 
 
 def _declared(declaration: str) -> Iterator[tuple[int, int]]:
@@ -148,7 +182,7 @@ def _launches(text: str) -> str:
         end = _config_end(code, match.end())
         kernel, config = uncommented[start : match.start()], uncommented[match.end() : end - 3]
         address = _address(code, " ".join(kernel.split()))
-        body = f"[&](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
+        body = f"[=](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
         edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config})"))
     return _edited(text, edits)
 

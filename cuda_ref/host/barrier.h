@@ -16,6 +16,8 @@ static inline void release(int first, int count, Chosen chosen) {
 }
 
 static void open_barrier() {
+    settle();
+    block.epoch++;
     block.barrier_result_count = block.barrier_votes;
     block.barrier_result_size = block.waiting;
     block.waiting = block.barrier_votes = 0;
@@ -38,14 +40,15 @@ static void barrier(bool predicate, int line) {
 
 // Static shared memory. The first thread of a block to reach a declaration fills it with NaN.
 template <typename T>
-static inline void enter_shared(unsigned long long& serial, T& variable) {
+static inline void enter_shared(unsigned long long& serial, T& variable, const char* name) {
     if (serial == block.serial) return;
     serial = block.serial;
     block.static_bytes += sizeof(T);
     if (block.static_bytes > SHARED_DEFAULT || block.static_bytes + block.dynamic_bytes > block.shared_bytes)
         fail(cudaErrorInvalidValue, "%zu bytes of static shared memory (at most 49152), %zu of dynamic, %zu for both",
              block.static_bytes, block.dynamic_bytes, block.shared_bytes);
-    memset((void*)&variable, 0xff, sizeof(T));
+    fill_shared((void*)&variable, sizeof(T));
+    note_variable((void*)&variable, sizeof(T), name);
 }
 
 template <typename T>

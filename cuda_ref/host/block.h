@@ -32,6 +32,7 @@ struct Block {
     int waiting, barrier_line, barrier_votes;          // at the barrier: threads, line, true predicates
     int barrier_result_count, barrier_result_size;     // results of the last barrier
     unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
+    uint32_t epoch, warp_epoch[MAX_THREADS / WARP];  // barriers and warp operations so far
 
     Context fibers[MAX_THREADS];  // idle fibers wait in fiber_main for a thread to start
     int idle[MAX_THREADS], idle_count, fiber_count;
@@ -45,6 +46,12 @@ struct Block {
     bool failed;
 };
 static Block block;
+
+// Not itself checked by checked.h, which calls it.
+__attribute__((no_sanitize("thread"))) static inline bool in_kernel() {
+    return block.body != nullptr && block.running >= 0;
+}
+
 alignas(1024) static char dynamic_memory[SHARED_OPTIN];
 
 }  // namespace cuda_host
@@ -64,6 +71,7 @@ template <typename... Arguments>
     snprintf(reason, sizeof reason, format, arguments...);
     const uint3 b = blockIdx, t = threadIdx;
     set_error(error, "block (%u, %u, %u), thread (%u, %u, %u): %s", b.x, b.y, b.z, t.x, t.y, t.z, reason);
+    failed = error;
     block.failed = true;
     Context abandoned;
     switch_context(abandoned, block.launcher);

@@ -6,7 +6,7 @@
 // up to the second, and so on, with the order reversed in every second block, so that missing barriers change results.
 //
 // Differences from a GPU:
-//   - Accesses out of bounds are not detected.
+//   - Accesses out of bounds are detected only in checked builds (checked.h).
 //   - Blocks that wait for each other hang. So does a thread that spins on another thread's write without __nanosleep.
 //   - Memory is consistent without fences, since nothing runs in parallel.
 //   - Approximate intrinsics are exact.
@@ -29,6 +29,12 @@
 #include "fiber.h"
 
 #include "block.h"
+
+#ifdef CUDA_HOST_CHECKED
+#include "checked.h"
+#else
+#include "unchecked.h"
+#endif
 
 #include "barrier.h"
 

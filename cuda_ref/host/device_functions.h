@@ -24,6 +24,7 @@ static inline To bits_as(From from) {
 #define CUDA_HOST_ATOMIC(name, expression)                                   \
     template <typename T>                                                     \
     static inline T name(T* address, cuda_host::Exactly<T> value) {           \
+        const cuda_host::Atomic atomic;                                       \
         const T old = *address;                                               \
         *address = expression;                                                \
         return old;                                                           \
@@ -41,6 +42,7 @@ CUDA_HOST_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef CUDA_HOST_ATOMIC
 template <typename T>
 static inline T atomicCAS(T* address, cuda_host::Exactly<T> expected, cuda_host::Exactly<T> value) {
+    const cuda_host::Atomic atomic;
     const T old = *address;
     if (old == expected) *address = value;
     return old;

@@ -10,6 +10,7 @@ static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
 static void begin_block() {
     blockIdx = block.grid_index;
     block.serial++;
+    block.epoch++;
     block.started = block.ready_begin = block.ready_count = block.waiting = block.barrier_votes = 0;
     block.live = block.count;
     block.static_bytes = 0;
@@ -18,10 +19,12 @@ static void begin_block() {
         block.warp_live[w] = lanes >= WARP ? ~0u : (1u << lanes) - 1;
         block.warp_waiting[w] = 0;
     }
-    memset(dynamic_memory, 0xff, block.dynamic_bytes);
+    fill_shared(dynamic_memory, block.dynamic_bytes);
+    note_variable(dynamic_memory, block.dynamic_bytes, "dynamic shared memory");
 }
 
 static bool next_block() {
+    settle();
     if (--block.blocks_left == 0) return false;
     block.direction = -block.direction;
     if (++block.grid_index.x == gridDim.x) {
@@ -112,7 +115,11 @@ struct Launch {
         if (set_error(check(grid, threads, bytes, address)) != cudaSuccess) return;
         const auto thread = [&] { kernel(arguments...); };
         using Body = decltype(thread);
+        const int regions = allow_parameter(&thread, sizeof thread);
+        allow_parameter(this, sizeof *this);
+        (allow_parameter(&arguments, sizeof arguments), ...);
         run(address, grid, threads, bytes, [](const void* closure) { (*static_cast<Body*>(closure))(); }, &thread);
+        forget_parameters(regions);
     }
 };
 
@@ -134,7 +141,7 @@ extern "C" __attribute__((visibility("hidden"), used)) inline void __ubsan_handl
         unsigned char log_alignment, access;
     };
     const Where& w = *static_cast<const Where*>(where);
-    if (cuda_host::block.running < 0) return;  // not in a kernel
+    if (!cuda_host::in_kernel()) return;
     cuda_host::fail(cudaErrorMisalignedAddress, "line %u: %s at address 0x%lx, which is no multiple of %d", w.line,
                     w.type->name, static_cast<unsigned long>(pointer), 1 << w.log_alignment);
 }

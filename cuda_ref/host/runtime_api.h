@@ -10,6 +10,7 @@
     X(cudaErrorMemoryAllocation, 2, "out of memory")                            \
     X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")       \
     X(cudaErrorNotSupported, 801, "operation not supported")                    \
+    X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
     X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
     X(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")   \
     X(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered") \
@@ -70,6 +71,12 @@ static cudaError_t last_error = cudaSuccess;
 static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
 static bool has_declined = false;
+static cudaError_t failed = cudaSuccess;  // the error of a kernel, until cudaGetLastError returns it
+
+// In checked.h: memory that kernels may use.
+static void allow(const void* begin, size_t bytes, const char* name);
+static void forget(const void* begin);
+static bool is_allowed(const void* begin, size_t bytes);
 
 static inline cudaError_t set_error(cudaError_t error) {
     if (error != cudaSuccess) {
@@ -146,7 +153,7 @@ static inline cudaError_t cudaPeekAtLastError() {
 }
 static inline cudaError_t cudaGetLastError() {
     const cudaError_t error = cudaPeekAtLastError();
-    cuda_host::last_error = cudaSuccess;
+    cuda_host::last_error = cuda_host::failed = cudaSuccess;
     return error;
 }
 
@@ -168,8 +175,11 @@ static inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaS
 static inline cudaError_t cudaSetDevice(int device) {
     return device == 0 ? cudaSuccess : cuda_host::set_error(cudaErrorInvalidValue);
 }
-static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
-static inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }
+// Errors of a kernel, which later calls return; a launch that was refused is not among them.
+static inline cudaError_t cudaDeviceSynchronize() {
+    return cuda_host::has_declined ? cudaErrorNotSupported : cuda_host::failed;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     using namespace cuda_host;
@@ -248,13 +258,14 @@ static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes
 
 static inline cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     *pointer = aligned_alloc(256, (bytes + 255) / 256 * 256);  // aligned as on a device
+    cuda_host::allow(*pointer, bytes, "an allocation");
     return *pointer != nullptr || bytes == 0 ? cudaSuccess : cuda_host::set_error(cudaErrorMemoryAllocation);
 }
 template <typename T>
 static cudaError_t cudaMalloc(T** pointer, size_t bytes) {
     return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
-static inline cudaError_t cudaFree(void* pointer) { return free(pointer), cudaSuccess; }
+static inline cudaError_t cudaFree(void* pointer) { return cuda_host::forget(pointer), free(pointer), cudaSuccess; }
 template <typename T>
 static cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t = nullptr) {
     return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
@@ -270,8 +281,13 @@ static cudaError_t cudaMallocHost(T** pointer, size_t bytes) {
 }
 static inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 static inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-    return memset(to, value, bytes), cudaPeekAtLastError();
+    if (!cuda_host::is_allowed(to, bytes)) return cuda_host::set_error(cudaErrorInvalidValue);
+    return memset(to, value, bytes), cudaDeviceSynchronize();
 }
-static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-    return memcpy(to, from, bytes), cudaPeekAtLastError();
+static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if ((to_device && !cuda_host::is_allowed(to, bytes)) || (from_device && !cuda_host::is_allowed(from, bytes)))
+        return cuda_host::set_error(cudaErrorInvalidValue);
+    return memcpy(to, from, bytes), cudaDeviceSynchronize();
 }

@@ -46,7 +46,9 @@ static bool complete(int warp, unsigned mask, unsigned operation) {
             for (int j = 0; j < WARP; j++)
                 lanes[i].received |= uint64_t((need >> j & 1) && lanes[j].given == lanes[i].given) << j;
     }
+    settle();
     block.warp_waiting[warp] &= ~need;
+    block.warp_epoch[warp]++;
     release(warp * WARP, WARP, [need](int i) { return need >> i & 1; });
     return true;
 }

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from suite.checking.problem import Problem
 
 MAX_WORK, MAX_ELEMENTS = 2**27, 2**20
-"""Largest numbers of flops and of elements of a result whose truth is computed for other inputs."""
+"""Most flops, and most elements, of a result for which the truth of other inputs is computed."""
 Candidates = Iterator[tuple[Rank, Variant]]
 Mistakes = Iterator[tuple[str, Inputs, Case]]
-"""Yields mistakes as the inputs and the case whose truth is the wrong result."""
+"""Yields each mistake as other inputs and another case: their truth is the wrong result."""
 
 
 def usual(piece: Piece, is_whole: bool, draw: int, problem: Problem, wanted: Collection[str]) -> Candidates:

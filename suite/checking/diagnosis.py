@@ -139,7 +139,7 @@ def _common_kind(found: Survey, where: str) -> str:
 
 
 def _nan_kind(found: Survey, where: str, inputs: Inputs) -> str:
-    """Return what the bits of NaN tell, if all wrong elements have the same and no input is NaN or infinite."""
+    """Return the origin of NaN by its bits, if all wrong elements have the same and no input is NaN or infinite."""
     finite = all(bool(x.float().isfinite().all()) for x in inputs)
     if found.beside == found.wrong and finite:
         return f"as if {where} was computed from memory beside an operand"

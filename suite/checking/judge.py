@@ -56,9 +56,9 @@ def judge(
 ) -> Verdict:
     """Compare an output with the truth.
 
-    truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
-    where the output must be; None for anywhere. position: turns an index into words. results: the results that the
-    output joins. An output of another form is wrong, and its elements are not compared.
+    truths: the pieces of the truth, which must cover the output. shape, dtype: required of the output. device: where
+    the output must be; None for anywhere. position: turns an index into words. results: the results that the output
+    joins. An output of another form is wrong, and its elements are not compared.
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """

@@ -2,7 +2,7 @@
 
 - Bits of results are compared (`same_bits`, `first_difference`).
 - Operands are copied with their strides and gaps, between guard bands (`copies_with_layout`, `copies_with_bands`).
-- A call's use of memory is described (`MemoryUse`) and what is wrong with it is listed (`misuses`).
+- `MemoryUse` describes the memory that a call uses, and `misuses` lists the faults.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class MemoryUse(Protocol):
 def misuses(
     used: MemoryUse, buffers: Sequence[torch.Tensor], changed: Sequence[int], earlier: Sequence[MemoryUse]
 ) -> dict[str, str]:
-    """Return what is wrong with a call's use of memory: a sentence by kind of refusal; empty if nothing is.
+    """Return the faults of a call's use of memory: a sentence by kind of refusal; empty if there are none.
 
-    buffers: the inputs, between guard bands. changed: positions of the buffers that differ from what was put there.
+    buffers: the inputs, between guard bands. changed: positions of the buffers whose contents the call changed.
     earlier: the memory of earlier calls, whose results are still in use.
     """
     wrong = {}
@@ -105,7 +105,7 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple
     flat = int(differs.reshape(-1).to(torch.uint8).argmax())
     at = position(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), a.shape)))
     got, before = (float(t.reshape(-1)[flat]) for t in (a, b))
-    return f"at {at} {got:.9g}, but {before:.9g} from a call with the same inputs before"
+    return f"at {at} {got:.9g}, but {before:.9g} in an earlier call with the same inputs"
 
 
 def copies_with_layout(
@@ -155,7 +155,7 @@ def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """True if `strides`, in elements, are those of a C array. Dimensions of 1 and empty arrays may have any strides."""
+    """True if `strides`, in elements, describe a C array. Dimensions of 1 and empty arrays may have any strides."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step and 0 not in shape:

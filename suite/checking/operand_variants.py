@@ -108,8 +108,8 @@ def _stored_exchanged(shape: Sequence[int], one: int, other: int) -> tuple[int, 
 
 
 def _near_strides(x: torch.Tensor, axis: int, others: Sequence[torch.Tensor]) -> list[int]:
-    """Return strides of an axis that may be taken for its own: that of a dense array, also with an axis forgotten, and
-    those of other operands, as they are or dense."""
+    """Return strides that a kernel may take for the stride of an axis: the dense one, also with an axis forgotten, and
+    the strides of other operands, as they are or dense."""
     inner = x.shape[axis + 1 :]
     found = [math.prod(inner), *(math.prod(inner) // size for size in inner if size)]
     for other in others:

@@ -114,7 +114,7 @@ class Problem:
 
     @property
     def weak_bound(self) -> WeakBound | None:
-        """Why the bound of a draw says little; None if those computed so far tell."""
+        """The reason why the bound of a draw accepts wrong results; None if no bound computed so far does."""
         return next(iter(self._weak), None)
 
 

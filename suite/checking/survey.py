@@ -30,9 +30,9 @@ FULL = 0.9
 class Survey:
     """The findings of a pass over a wrong result.
 
-    total, wrong: numbers of elements. unwritten, beside, zero, lost_nan, saturated: wrong elements that hold the bits
-    of unwritten memory, those of guard bands, 0, a number where the truth is NaN, the largest number where the truth is
-    infinite. begins, ends: the box of the wrong elements. part: the part to examine.
+    total, wrong: numbers of elements. unwritten, beside, zero, lost_nan, saturated: numbers of wrong elements that hold
+    the bits of unwritten memory, the bits of guard bands, 0, a number in place of NaN, the largest number in place of
+    an infinity. begins, ends: the box of the wrong elements. part: the part to examine.
     """
 
     total: int

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from suite.cli.messages import say
 from suite.problem.operation import Operation
-from suite.results.render import View, case_lines, chart_lines, overview_lines
+from suite.results.render import View, case_lines, chart_lines, matrix_lines, overview_lines
+from suite.results.render.summary import progress_line
 from suite.results.row import Key, Row
 from suite.results.store import Results
 from suite.runner.observer import Observer, Step
@@ -39,7 +40,7 @@ def print_lines(console: Console, lines: Sequence[Text | str]) -> None:
 class RunConsole(Observer):
     """Stores the rows of a run in `results` and shows them.
 
-    tables: print a table for each case on stdout. progress: report each step on stderr.
+    tables: print a table for each case on stdout. progress: a bar on a terminal, else a line for each case on stderr.
     """
 
     def __init__(
@@ -56,6 +57,9 @@ class RunConsole(Observer):
         self._bar: Progress | None = None
         self._refresh: Callable[[], None] = lambda: None
         self._lines: Sequence[Text] = ()
+        self._finished: set[Key] = set(results.kept)
+        self._total = 0
+        """The number of all rows of the run; 0 if it is not known yet."""
 
     @contextmanager
     def open(self) -> Iterator[RunConsole]:
@@ -78,18 +82,14 @@ class RunConsole(Observer):
         return Group(*self._lines[-room:], self._bar or "")
 
     def step(self, step: Step) -> None:
-        what = f"{step.operation} {step.case}: {step.doing}"
+        self._total = step.total
         if self._bar is not None:
+            what = f"{step.operation} {step.case}: {step.doing}"
             self._bar.update(self._bar.task_ids[0], total=step.total, completed=step.done, description=what)
-        elif self._progress:
-            say(f"[{time.monotonic() - self._begin:.1f} s, {step.done}/{step.total}] {what}")
 
     def store(self, operation: Operation, rows: Sequence[Row]) -> None:
         self._results.put(operation.name, rows)
         for row in rows:
-            if self._progress and self._bar is None and row.key not in self._case:
-                what = f"{' '.join(row.case_key)}: {row.implementation} {row.status}"
-                say(f"[{time.monotonic() - self._begin:.1f} s] {what}")
             self._case = {key: each for key, each in self._case.items() if each.case_key == row.case_key}
             self._case[row.key] = row
         if self._bar is not None:
@@ -98,14 +98,20 @@ class RunConsole(Observer):
     def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
         self._results.render(operation.name)
         self._case, self._lines = {}, ()
+        self._finished.update(row.key for row in rows)
+        if self._progress and self._bar is None and (found := progress_line(rows)):
+            say(f"[{time.monotonic() - self._begin:.1f} s, {len(self._finished)}/{self._total}] {found}")
         self._refresh()  # otherwise the rows in progress would stay below the table
         if self._tables:
             print_lines(self._stdout, [*case_lines(rows, self._stdout.width, self._view), Text()])
 
     def finished(self, rows: Sequence[Row]) -> None:
-        """Print the overview of all cases. A terminal also gets a chart, unless the run is quiet."""
-        console = self._stdout
-        if console.is_terminal and self._tables:
-            chart = chart_lines(rows, console.width, self._view.baseline, plain=console.options.ascii_only)
+        """Print the overview of all cases, and of all operations if there are several. A terminal also gets a chart."""
+        if not self._tables:
+            return
+        console, baseline = self._stdout, self._view.baseline
+        if console.is_terminal:
+            chart = chart_lines(rows, console.width, baseline, plain=console.options.ascii_only)
             print_lines(console, [*chart, Text()] if chart else [])
-        print_lines(self._stdout, overview_lines(rows, self._stdout.width, self._view.baseline))
+        overview, matrix = (lines(rows, console.width, baseline) for lines in (overview_lines, matrix_lines))
+        print_lines(console, [*overview, *([Text()] if overview and matrix else []), *matrix])

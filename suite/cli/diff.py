@@ -27,24 +27,21 @@ def diff(
     Exit status: 0 when nothing is slower by more than the threshold, 3 when a row is SLOWER or BROKEN, 2 when the two
     cannot be compared.
     """
-    from rich.console import Console
-
-    from suite.diff import render
+    from suite.cli.console import print_lines, stdout
+    from suite.diff import render, table
     from suite.diff.judge import judge
     from suite.diff.load import load
 
     if as_json and as_markdown:
         raise UsageError("--json and --markdown: give one of the two")
     found = judge(load(base), load(new), threshold)
-    terminal = Console()
     if as_json:
         print(json.dumps(render.document(found), allow_nan=False))
     elif as_markdown:
         print(render.markdown(found))
-    elif terminal.is_terminal:
-        render.show(found, terminal)
     else:
-        print("\n".join(render.plain_lines(found)))
+        console = stdout()
+        print_lines(console, table.lines(found, console.width))
     for line in [] if as_json or as_markdown else render.remarks(found):
         say(line)
     say(render.summary(found))

@@ -12,6 +12,7 @@ from suite.cli.messages import say
 from suite.cli.options import DeviceOption, JsonOption, folder
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
+from suite.core.files import check_writable, refuse_foreign
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -33,7 +34,8 @@ def doctor(
 ) -> None:
     """Device properties, toolchain and versions, and what to install.
 
-    Exit status: 0; 1 when a line of the timer's proof is off, or when there is nothing to measure with.
+    Exit status: 0; 1 when a line of the timer's proof is off, when a limit is not stable, or when there is nothing to
+    measure with.
     """
     if measure and timer:
         raise UsageError("--measure and --timer: give one of the two")
@@ -55,12 +57,17 @@ def _measure_peaks(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor import peaks, peaks_tables
+    from suite.doctor import peaks_tables
+    from suite.doctor.local_device import torch_device
     from suite.hardware import measured_peaks
+    from suite.timing import peaks
 
     path = (out if out is not None else where.results_folder) / measured_peaks.FILE
+    check_writable(path.parent)
+    refuse_foreign([path], measured_peaks.is_ours, "a file of measured limits")
     environment = hardware.environment_record(where.type, where.index)
-    contents = peaks.measure(where, environment, lambda phase: say(f"{phase} ..."))
+    free = hardware.memory_bytes(where.type, where.index)
+    contents = peaks.measure(torch_device(where), where.name, free, environment, lambda phase: say(f"{phase} ..."))
     measured_peaks.write(path, contents)
     if as_json:
         print(json.dumps(contents, allow_nan=False))
@@ -79,6 +86,8 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
     from suite.doctor.timer_proof.checks import ProofRow, passed
 
     folder = out if out is not None else where.results_folder / "proof"
+    check_writable(folder)
+    proof.refuse_foreign_files(folder)
     environment = hardware.environment_record(where.type, where.index)
     terminal = Console()
     rows: list[ProofRow] = []

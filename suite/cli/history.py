@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.messages import say
-from suite.cli.options import DeviceOption, folder
+from suite.cli.options import DeviceOption, folder, split
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
+from suite.core.files import check_writable, refuse_foreign, write_atomically
+from suite.core.names import unknown
 from suite.numerics.formats import full_name
 
 if TYPE_CHECKING:
     from suite.history.load import CaseHistory
 
 FORMATS = ("csv", "png", "svg")
+TABLE = "history.csv"
 
 
 def history(
     results: Annotated[
         Path | None, typer.Argument(metavar="[FOLDER]", help="results/<device>, or a folder of runs. Default: here.")
     ] = None,
-    op: Annotated[list[str] | None, typer.Option("--op", metavar="GLOB", help="Only these operations.")] = None,
-    impl: Annotated[
-        list[str] | None, typer.Option("--impl", metavar="GLOB", help="Only these implementations.")
+    op: Annotated[
+        list[str] | None, typer.Option("--op", metavar="NAME", help="Only these operations: names or patterns.")
     ] = None,
-    dtype: Annotated[list[str] | None, typer.Option("--dtype", metavar="GLOB", help="Only these dtypes.")] = None,
+    impl: Annotated[
+        list[str] | None, typer.Option("--impl", metavar="NAME", help="Only these implementations: names or patterns.")
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option("--dtype", metavar="NAME", help="Only these dtypes: names or patterns.")
+    ] = None,
     case: Annotated[
         list[str] | None, typer.Option("--case", metavar="GLOB", help="Only these cases, e.g. 'M=4096,*'.")
     ] = None,
@@ -49,10 +56,13 @@ def history(
     from suite.history import load, render
 
     chosen = [name.strip() for name in formats.split(",") if name.strip()]
-    if unknown := [name for name in chosen if name not in FORMATS]:
-        raise UsageError(f"--format {formats!r}: unknown {', '.join(unknown)}; valid are {', '.join(FORMATS)}")
+    for name in chosen:
+        if name not in FORMATS:
+            raise UsageError(f"--format: {unknown(name, FORMATS)}")
+    if out is not None:
+        check_writable(out)
     where = results if results is not None else resolve(device).results_folder
-    wanted = load.Filter(tuple(op or ()), tuple(impl or ()), tuple(map(full_name, dtype or ())), tuple(case or ()))
+    wanted = load.Filter(split(op), split(impl), tuple(map(full_name, split(dtype))), tuple(case or ()))
     every = load.load_history(where, wanted, say)
     shown = load.timed_repeatedly(every)
     console = stdout()
@@ -66,16 +76,15 @@ def history(
 
 def _write(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
     """Write the files in the chosen formats. The CSV has every time; plots have the lines that several runs timed."""
-    from suite.core.files import write_atomically
     from suite.history import plot, render
+    from suite.report.plots.figure import is_plot
 
-    paths = []
-    for kind in chosen:
-        if kind == "csv":
-            files = {"history.csv": render.to_csv(every).encode()}
-        else:
-            files = {f"{each.name}.{kind}": each.file(kind) for each in plot.plots_of(shown)}
-        for name, contents in files.items():
-            write_atomically(out / name, contents)
-            paths.append(out / name)
-    return paths
+    plots = {f"{each.name}.{kind}": each for kind in chosen if kind != "csv" for each in plot.plots_of(shown)}
+    tables = [TABLE] if "csv" in chosen else []
+    refuse_foreign([out / name for name in tables], render.is_table, "a table of this command")
+    refuse_foreign([out / name for name in plots], is_plot, "a plot of this suite")
+    for name in tables:
+        write_atomically(out / name, render.to_csv(every).encode())
+    for name, each in plots.items():
+        write_atomically(out / name, each.file(name.rpartition(".")[2]))
+    return [out / name for name in (*tables, *plots)]

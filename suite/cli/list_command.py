@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from suite.cli.options import DeviceOption, JsonOption, complete_operation, device
+from suite.cli.options import DeviceOption, JsonOption, OperationsOption, complete_operation, device, split
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,10 +24,11 @@ def list_operations(
         list[str] | None,
         typer.Argument(
             help="Operations, by name or pattern such as 'mat*'. Default: all.",
-            metavar="[NAME]...",
+            metavar="OPERATION",
             autocompletion=complete_operation,
         ),
     ] = None,
+    op: OperationsOption = None,
     device_text: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +38,8 @@ def list_operations(
     """
     from suite import ops
 
-    names = tuple(dict.fromkeys(name for pattern in operations or ["all"] for name in ops.matching(pattern)))
+    given = (*split(operations), *split(op))
+    names = tuple(dict.fromkeys(name for pattern in given or ["all"] for name in ops.matching(pattern)))
     where = device(device_text)
     entries = _implementations(names, where)
     if as_json:

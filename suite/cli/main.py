@@ -13,9 +13,11 @@ from typing import Annotated
 import typer
 
 from suite import __version__
+from suite.cli import panels
 from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
+from suite.cli.emulate import emulate
 from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
@@ -50,7 +52,7 @@ def options_of_all_commands(
     pass
 
 
-app.command("compare")(with_operation_options(compare))
+app.command("compare")(panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS))
 app.command("tune")(with_operation_options(tune))
 app.command("list")(list_operations)
 app.command("diff")(diff)
@@ -58,6 +60,7 @@ app.command("report")(report)
 app.command("history")(history)
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
+app.command("emulate")(emulate)
 app.command("new-op")(new_op)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.core.text import one_line
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def call_once(selection: Selection, where: Device, name: str, seed: int, *, alon
     jobs = plan(selection, where, memory)
     names = list(dict.fromkeys(each.name for job in jobs for each in job.implementations))
     if name not in names:
-        raise UsageError(f"--once: unknown {one_line(name)!r}; valid are {', '.join(names)}")
+        raise UsageError(f"--once: {unknown(name, names, see='list')}")
     refuse_too_large(jobs, memory, where.name)
     chosen = [(case, each) for job in jobs for each in job.implementations if each.name == name for case in job.cases]
     once.prepare(where)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from suite import ops
+from suite.cli.options import split
 from suite.problem.option import Option, Value
 
 PARAMETER = "operation_options"
@@ -57,7 +58,7 @@ def with_operation_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _values(given: Value | list[str]) -> tuple[Value, ...]:
-    return tuple(given) if isinstance(given, list) else (given,)
+    return split(given) if isinstance(given, list) else (given,)
 
 
 def _parameter(name: str, having: list[tuple[str, Option]]) -> inspect.Parameter:
@@ -66,7 +67,8 @@ def _parameter(name: str, having: list[tuple[str, Option]]) -> inspect.Parameter
     default = "Default: both." if option.is_switch and option.every else ""
     if not option.is_switch:
         default = f"{', '.join(dict.fromkeys(str(value) for _, each in having for value in each.values))}."
-    information = typer.Option(option.flag, help=f"{operations}: {option.about}. {default}".strip())
+    metavar = None if option.is_switch else "VALUE"
+    information = typer.Option(option.flag, metavar=metavar, help=f"{operations}: {option.about}. {default}".strip())
     kind = bool if option.is_switch else list[str]
     annotation = Annotated[kind | None, information]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUT_S = 1e6
 MAX_NOISE_PERCENT = 1000.0
+MAX_SEED = 2**63 - 1
 
 
 def complete_operation(incomplete: str) -> list[str]:
@@ -22,16 +24,22 @@ def complete_operation(incomplete: str) -> list[str]:
     return [name for name in (*ops.names(), "all") if name.startswith(incomplete)]
 
 
-OperationOption = Annotated[
-    list[str],
-    typer.Option(
-        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
-    ),
+def split(given: Iterable[str] | None) -> tuple[str, ...]:
+    """Split names at commas: `["a,b", "c"]` becomes ("a", "b", "c")."""
+    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+
+
+OperationsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="OPERATION", help="The same as --op.", autocompletion=complete_operation),
 ]
 OperationsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
+        "--op",
+        metavar="NAME",
+        help="Operations: names, a pattern such as 'mat*', or all. Several with commas between them.",
+        autocompletion=complete_operation,
     ),
 ]
 ReferenceOption = Annotated[
@@ -49,31 +57,43 @@ GpuModeOption = Annotated[
     typer.Option("--gpumode", metavar="DIR", help="Instead of --op: a problem of GPU MODE; --with submissions."),
 ]
 ImplementationOption = Annotated[
-    list[str] | None, typer.Option("--impl", help="Only implementations that match this GLOB, e.g. 'cuda*'.")
+    list[str] | None,
+    typer.Option("--impl", metavar="NAME", help="Only these implementations: names, or patterns such as 'cuda*'."),
 ]
 ExcludeOption = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="GLOB", help="No implementations that match this GLOB.")
+    list[str] | None, typer.Option("--exclude", metavar="NAME", help="Not these implementations: names or patterns.")
 ]
 DtypeOption = Annotated[
     list[str] | None,
-    typer.Option("--dtype", help="fp32, fp16, bf16, or full names; matmul, attention: fp8 (float8_e4m3fn), if named."),
+    typer.Option(
+        "--dtype",
+        metavar="NAME",
+        help="fp32, fp16, bf16, or full names; matmul, attention: fp8 (float8_e4m3fn), if named.",
+    ),
 ]
 PrecisionOption = Annotated[
     list[str] | None,
-    typer.Option("--precision", help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8."),
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8.",
+    ),
 ]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Sizes by name: M=512,N=512,K=512; M=N=512,K=1024,4096; M=N=K=2^[10:14]; 4096."),
+    typer.Option(
+        "--shape", metavar="SIZES", help="Sizes by name: M=512,N=512,K=512; M=N=512,K=1024,4096; M=N=K=2^[10:14]; 4096."
+    ),
 ]
 ShapesFromOption = Annotated[
     Path | None,
     typer.Option("--shapes-from", metavar="FILE", help="Shapes from a .csv, .json or .yaml with sizes by name."),
 ]
 DeviceOption = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
+    str | None,
+    typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.", min=0, max=2**63 - 1)]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")]
 FilesOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -83,19 +103,29 @@ FilesOption = Annotated[
 InputsOption = Annotated[
     list[str] | None,
     typer.Option(
+        "--inputs",
+        metavar="KIND",
         help="Kind of inputs: nan, strided ... or all; 'list' shows them. Default: normal, and each implementation "
-        "must pass the operation's telling cases; 'none' leaves these out, 'telling' runs them as rows."
+        "must pass the operation's telling cases; 'none' leaves these out, 'telling' runs them as rows.",
     ),
 ]
-CacheOption = Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")]
+CacheOption = Annotated[str, typer.Option(metavar="STATE", help="cold or warm: the L2 cache before each sample.")]
 SweepOption = Annotated[
-    bool, typer.Option(help="Sizes from tiny to large; with a GPU, the CPU's implementations beside its own.")
+    bool,
+    typer.Option("--sweep", help="Sizes from tiny to large; with a GPU, the CPU's implementations beside its own."),
 ]
-TransfersOption = Annotated[bool, typer.Option(help="Also time copying inputs to the device and the result back.")]
+TransfersOption = Annotated[
+    bool, typer.Option("--transfers", help="Also time copying inputs to the device and the result back.")
+]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")]
 MaxNoiseOption = Annotated[
     float, typer.Option("--max-noise", metavar="PERCENT", help="Rows with a wider 95% interval are noisy: not ranked.")
 ]
+MinTimeOption = Annotated[
+    float,
+    typer.Option("--min-time", metavar="SECONDS", help="Sample each for so long, at least.", min=0, max=86400),
+]
+SamplesOption = Annotated[int, typer.Option("--samples", metavar="N", help="Take N samples of each, at least.", min=0)]
 RepeatOption = Annotated[
     int, typer.Option("--repeat", metavar="N", help="Time in N fresh processes; rows have medians.", min=1, max=100)
 ]
@@ -116,7 +146,10 @@ StrictOption = Annotated[
 ]
 NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
 TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Time that an implementation's first call may take; later ones get 30 at most."
+    ),
 ]
 
 
@@ -130,11 +163,14 @@ def folder(text: str) -> Path:
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        parser=folder, metavar="PATH", help="Folder of the results. Default: results/<device>/runs/<date>-<op>/."
+        parser=folder, metavar="FOLDER", help="Folder of the results. Default: a new one in results/<device>/runs/."
     ),
 ]
 PublishOption = Annotated[
     bool, typer.Option("--publish", help="Write the tables directly in results/<device>/, which are committed.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace files that are there already: tables of another run, other files.")
 ]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
@@ -151,13 +187,13 @@ SortOption = Annotated[
     str, typer.Option("--sort", metavar="COLUMN", help="Order of rows in a table, the best first, e.g. device_us.")
 ]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column that has a value.")]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", help="No progress and no table for each case: the last one only.")
-]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print what failed and the verdict, and nothing else.")]
 BaselineOption = Annotated[
     str, typer.Option("--baseline", metavar="IMPL", help="Show ratios to IMPL instead of the best vendor's.")
 ]
-FormatOption = Annotated[str, typer.Option("--format", help="csv; parquet: that too, if pyarrow is installed.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="csv; parquet: that too, if pyarrow is installed.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 
@@ -172,6 +208,12 @@ def check_noise(percent: float) -> None:
     """Raise `UsageError` for a `--max-noise` that is out of range."""
     if not 0.0 < percent <= MAX_NOISE_PERCENT:
         raise UsageError(f"--max-noise {percent:g}: must lie between 0 and {MAX_NOISE_PERCENT:g} percent, e.g. 5")
+
+
+def check_seed(seed: int) -> None:
+    """Raise `UsageError` for a `--seed` that is out of range."""
+    if not 0 <= seed <= MAX_SEED:
+        raise UsageError(f"--seed {seed}: must lie between 0 and {MAX_SEED}")
 
 
 def check_timeout(timeout: float) -> None:

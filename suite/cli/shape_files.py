@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite import ops
 from suite.core.errors import UsageError
 from suite.core.text import one_line
+from suite.problem.shape import is_size
 
 if TYPE_CHECKING:
     from suite.models.workload import Workload
@@ -20,46 +22,99 @@ FORMS = (
 )
 
 
-def sizes(given: Sequence[str] | None, path: Path | None) -> dict[str, Any]:
-    """The fields of a `Selection` that `--shape` and `--shapes-from` set."""
-    listed, workload = shapes_from(path)
+Entry = tuple[str, str]
+"""A shape as a text for `--shape`, and its place in the file: `line 3`, `entry 2`."""
+
+
+def sizes(given: Sequence[str] | None, path: Path | None, operations: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a `Selection` that `--shape` and `--shapes-from` set, for these operations."""
+    listed, workload = shapes_from(path, operations)
     return {"shapes": (*(given or ()), *listed), "workload": workload}
 
 
-def shapes_from(path: Path | None) -> tuple[list[str], Workload | None]:
+def shapes_from(path: Path | None, operations: Sequence[str] = ()) -> tuple[list[str], Workload | None]:
     """The shapes of a `.csv`, `.json`, `.yaml` or `.yml` file, as `M=512,N=512,K=512`; empty if there is no file.
 
     A document with a list of `shapes` is a workload instead, which has shapes of several operations.
-    Raises `UsageError` for a file that cannot be read or has another form.
+    Raises `UsageError` for a file that cannot be read, has another form, or has shapes that a single operation of
+    `operations` does not have.
     """
     if path is None:
         return [], None
     try:
-        entries = _entries(path)
-    except (OSError, ValueError, csv.Error, RecursionError) as error:
+        found = _csv(path) if path.suffix == ".csv" else _document(path)
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--shapes-from {path}: not readable: {one_line(error)}") from None
+    if not isinstance(found, list):
+        return [], found
+    if not found:
+        raise UsageError(f"--shapes-from {path}: no list of shapes; give {FORMS}")
+    _check_dimensions(path, found, operations)
+    return [text for text, _ in found], None
+
+
+def _check_dimensions(path: Path, entries: Sequence[Entry], operations: Sequence[str]) -> None:
+    """Raise `UsageError`, with its place in the file, for a shape that the operation does not have."""
+    names = dict.fromkeys(name for pattern in operations for name in ops.matching(pattern))
+    if len(names) != 1:
+        return
+    op = ops.get(next(iter(names)))
+    for text, place in entries:
+        try:
+            op.parse_shapes(text)
+        except UsageError as error:
+            reason = str(error).removeprefix(f"--shape {text!r}: ")
+            raise UsageError(f"--shapes-from {path}, {place}: {reason}") from None
+
+
+def _csv(path: Path) -> list[Entry]:
+    """The shapes of a CSV. Raises `UsageError` with the line and the column of a cell that is no size."""
+    found = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        records = csv.reader(file, strict=True)
+        try:
+            header = [name.strip() for name in next(records, [])]
+            for record in filter(None, records):
+                place = f"line {records.line_num}"
+                cells = dict(zip(header, map(str.strip, record), strict=False))
+                bad = next((name for name, value in cells.items() if not is_size(value)), None)
+                if bad is not None:
+                    place += f", column {one_line(bad)}"
+                    raise UsageError(
+                        f"--shapes-from {path}, {place}: {one_line(cells[bad])[:60]!r} is not a whole number"
+                    )
+                if len(record) != len(header):
+                    place += f", column {min(len(record), len(header)) + 1}"
+                    raise UsageError(f"--shapes-from {path}, {place}: {len(record)} fields instead of {len(header)}")
+                found.append((",".join(f"{name}={size}" for name, size in cells.items()), place))
+        except csv.Error as error:
+            raise UsageError(f"--shapes-from {path}, line {records.line_num}: {one_line(error)}") from None
+    return found
+
+
+def _document(path: Path) -> list[Entry] | Workload:
+    """The shapes of a JSON or YAML file, or its workload."""
+    entries = _entries(path)
     if isinstance(entries, dict) and "shapes" in entries:
         from suite.models.workload import from_document
 
         try:
-            return [], from_document(entries)
+            return from_document(entries)
         except UsageError as error:
             raise UsageError(f"--shapes-from {path}: {error}") from None
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f"--shapes-from {path}: no list of shapes; give {FORMS}")
-    return [_text(path, number, entry) for number, entry in enumerate(entries, 1)], None
+    if not isinstance(entries, list):
+        return []
+    return [(_text(path, number, entry), f"entry {number}") for number, entry in enumerate(entries, 1)]
 
 
 def _entries(path: Path) -> Any:
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file, strict=True))
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return json.loads(text)
     if path.suffix in (".yaml", ".yml"):
         return _yaml(path, text)
-    raise UsageError(f"--shapes-from {path}: unknown kind of file; valid are .csv, .json, .yaml")
+    kinds = (".csv", ".json", ".yaml")
+    raise UsageError(f"--shapes-from {path}: unknown kind of file; valid are {', '.join(kinds)}")
 
 
 def _yaml(path: Path, text: str) -> Any:

@@ -33,8 +33,9 @@ def shapes(
     A report of that run then has the time of a layer by implementation.
     """
     from suite.cli.console import print_lines, stdout
-    from suite.core.files import write_atomically
+    from suite.core.files import refuse_foreign, write_atomically
     from suite.models.config import workload
+    from suite.models.workload import is_workload
     from suite.results.render.layout import Field, table
 
     if out is not None and out.suffix != ".json":
@@ -43,6 +44,7 @@ def shapes(
     if out is None:
         new = "" if queries is None else f"-q{queries}"
         out = Path(f"{re.sub(r'[^a-z0-9]+', '-', found.model.lower()).strip('-')}-b{batch}-s{seq}{new}.json")
+    refuse_foreign([out], is_workload, "a file of this command", "give another file with --out")
     write_atomically(out, found.text())
     console = stdout()
     rows = found.shapes

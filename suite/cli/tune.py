@@ -13,22 +13,29 @@ from suite.cli.options import (
     DeviceOption,
     DtypeOption,
     ImplementationOption,
-    OperationOption,
+    MinTimeOption,
+    OperationsArgument,
+    OperationsOption,
     PrecisionOption,
+    SamplesOption,
     SeedOption,
     ShapeOption,
     ShapesFromOption,
+    check_seed,
     check_timeout,
+    split,
 )
 from suite.cli.options import device as resolve
 from suite.cli.shape_files import sizes
+from suite.core.errors import UsageError
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
 
 
 def tune(
-    op: OperationOption,
+    operations: OperationsArgument = None,
+    op: OperationsOption = None,
     impl: ImplementationOption = None,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
@@ -36,9 +43,11 @@ def tune(
     shapes_file: ShapesFromOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     device: DeviceOption = None,
+    min_time: MinTimeOption = 0.0,
+    samples: SamplesOption = 0,
     seed: SeedOption = 0,
     timeout: Annotated[
-        float, typer.Option(help="Seconds that a kernel may take to compile; its calls get 30 at most.")
+        float, typer.Option(metavar="SECONDS", help="Time that a kernel may take to compile; its calls get 30 at most.")
     ] = FIRST_CALL_S,
 ) -> None:
     """Search for the fastest configurations of autotuned kernels, and keep them for later runs on this device.
@@ -47,21 +56,25 @@ def tune(
     Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
     """
     from suite import hardware
+    from suite.core.least import Least
     from suite.runner.plan import plan, refuse_too_large
     from suite.runner.selection import Selection
     from suite.runner.tune import Search
     from suite.runner.tune import tune as run
 
+    if not (names := (*split(operations), *split(op))):
+        raise UsageError("tune takes operations; e.g. tune matmul")
     check_timeout(timeout)
+    check_seed(seed)
     where = resolve(device)
     memory = hardware.memory_bytes(where.type, where.index)
     selection = Selection(
-        operations=tuple(op),
-        implementations=tuple(impl or ()),
-        dtypes=tuple(map(full_name, dtype or ())),
-        precisions=tuple(precision or ()),
+        operations=names,
+        implementations=split(impl),
+        dtypes=tuple(map(full_name, split(dtype))),
+        precisions=split(precision),
         options=operation_options,
-        **sizes(shape, shapes_file),
+        **sizes(shape, shapes_file, names),
     )
     jobs = plan(selection, where)
     refuse_too_large(jobs, memory, where.name)
@@ -72,7 +85,8 @@ def tune(
         print(search, flush=True)
 
     try:
-        path = run(jobs, where, seed=seed, timeout_s=timeout, on_search=on_search, on_step=say)
+        least = Least(min_time, samples)
+        path = run(jobs, where, seed=seed, timeout_s=timeout, least=least, on_search=on_search, on_step=say)
     except KeyboardInterrupt:
         say("interrupted; what was found until then is kept")
         raise typer.Exit(130) from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
@@ -15,6 +17,9 @@ from suite.core.signals import register_cleanup, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
+ANOTHER = "give another folder with --out"
+REPLACE = f"{ANOTHER}, or --force to replace it"
+"""The ends of messages on a file that is in the way: of commands without and with `--force`."""
 MAX_SOURCE_BYTES = 4 << 20
 """Size of the largest source file of a user that is read."""
 
@@ -78,16 +83,36 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def check_writable(folder: Path) -> None:
+    """Raise `UsageError` unless files can be written to `folder`, which need not exist yet. Leaves nothing there."""
+    existing = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+    try:
+        if not existing.is_dir():
+            raise UsageError(f"--out {folder}: {existing} is a file; give a folder")
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # a full disk may have room again
+            raise UsageError(
+                f"cannot write results to {folder}: {error.strerror or error}; give another folder with --out"
+            ) from error
+
+
+def refuse_foreign(paths: Iterable[Path], is_ours: Callable[[bytes], bool], what: str, remedy: str = ANOTHER) -> None:
+    """Raise `UsageError` for a path with a file that `is_ours` does not know by its contents as `what`."""
+    for path in paths:
+        if os.path.lexists(path) and not (path.is_file() and is_ours(path.read_bytes())):
+            raise UsageError(f"{path} is not {what} and is left alone; {remedy}")
+
+
 class FolderLock:
     """An exclusive lock (flock) on writing to a folder; creates the folder. The kernel frees it when the process ends.
 
-    Raises `UsageError` if another process holds the lock, `ResultsError` if the folder cannot be written to.
+    Raises `UsageError` if another process holds the lock or the folder cannot be used, `ResultsError` for a full disk.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ".lock"
-        if folder.exists() and not folder.is_dir():
-            raise ResultsError(f"--out {folder} is a file; give a folder")
+        check_writable(folder)
         self._descriptor: int | None = None
         self._withdraw: Callable[[], None] = lambda: None
         self._created: list[Path] = []
@@ -111,6 +136,9 @@ class FolderLock:
             self._take(self._descriptor)
             if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
                 self._close()
+            elif not re.fullmatch(rb"[0-9]*\n?", os.pread(self._descriptor, 20, 0)):
+                self._close()
+                raise UsageError(f"{self.path} is not a lock of this suite and is left alone; {ANOTHER}")
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
         self._withdraw = register_cleanup(self.release)

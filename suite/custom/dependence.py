@@ -23,7 +23,8 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class Dependence:
-    """sentences: on what changes nothing. unexamined: the number of inputs and parameters that were not changed."""
+    """sentences: on inputs and parameters that change nothing. unexamined: the number of inputs and parameters that
+    were not changed."""
 
     sentences: tuple[str, ...] = ()
     unexamined: int = 0

@@ -16,6 +16,7 @@ from types import ModuleType
 from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import read_source
+from suite.core.names import did_you_mean
 from suite.custom import task_file
 from suite.custom.dimensions import with_sizes
 from suite.custom.on_cpu import compiled_for_device
@@ -36,13 +37,14 @@ def source_of(path: Path, kind: Kind) -> Source:
         contents = read_source(path)
         ast.parse(contents)
     except FileNotFoundError:
-        raise UsageError(f"{flag}: there is no such file ({path})") from None
+        near = did_you_mean(path.name, [each.name for each in path.parent.glob("*.py")])
+        raise UsageError(f"{flag}: there is no such file ({path}){near}") from None
     except SyntaxError as error:
         raise UsageError(f"{flag}: SyntaxError: {error.msg} ({path.name}:{error.lineno})") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{flag}: cannot be read ({error})") from None
     if not path.stem.isidentifier() and kind == "reference":
-        raise UsageError(f"{flag}: kernels define a function of the file's name, and {path.stem!r} is no name; rename")
+        raise UsageError(f"{flag}: kernels define a function named like the file, and {path.stem!r} is no name; rename")
     return Source(str(path), kind, _version(path, kind, contents))
 
 

@@ -1,10 +1,10 @@
 """A problem of GPU MODE's reference-kernels: a folder with `task.yml` and `reference.py`.
 
-`reference.py` defines `generate_input(**test)` and `ref_kernel(data)`; a submission defines `custom_kernel(data)`.
-The tests of `task.yml` are the cases. A number of theirs is a dimension; a text, list or truth value that differs
-between tests is one too, and its size is its position among the values in the file. Seeds are those of the draws.
-Inputs keep their types. Kernels may compute in float32 what ref_kernel computes in float64. A call may write to what
-`ref_kernel` writes to, and to tensors of torch.empty or torch.zeros.
+`reference.py` defines `generate_input(**test)` and `ref_kernel(data)`; a submission defines `custom_kernel(data)`. The
+tests of `task.yml` are the cases. A number in a test is a dimension. A text, list or truth value that differs between
+tests is one too: its size is its position among the values in the file. The seed of a draw replaces a test's seed.
+Inputs keep their types. Where ref_kernel computes in float64, kernels may compute in float32. A call may write to the
+tensors that `ref_kernel` writes to, and to tensors of torch.empty or torch.zeros.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class GpuModeFile(Program):
         return []
 
     def result_dtype(self, dtype: str, case: Case, inputs: Collection[str]) -> str:
-        """float32 for float64: without an input in float64, that is the type of exact sums, not of the kernel."""
+        """float32 for float64: without an input in float64, the reference uses float64 only for exact sums."""
         return "float32" if dtype == "float64" and "float64" not in inputs else dtype
 
     def _kept(self, case: Case, given: Sequence[Any]) -> Collection[int]:

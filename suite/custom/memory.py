@@ -46,7 +46,7 @@ def owned(function: Function) -> Function:
 
 
 def formed(result: Any, dtypes: Sequence[torch.dtype] = ()) -> Any:
-    """The results of a call as row-major tensors, of these dtypes if given; what is no tensor stays as it is."""
+    """The results of a call as row-major tensors, of these dtypes if given; other values stay as they are."""
     found = [each.contiguous() if isinstance(each, torch.Tensor) else each for each in leaves(result)]
     if dtypes:
         found = [each.to(dtype) for each, dtype in zip(found, dtypes, strict=True)]

@@ -106,7 +106,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _with_other_terms(self, func: Any, operands: tuple[Any, Any], terms: int) -> list[Any]:
-        """The results with random errors in terms and factors, as large as those of another order of addition."""
+        """The results with random errors in terms and factors, as large as another order of addition makes."""
         (args, kwargs), factors = operands, PRODUCTS.get(_name(func), ())
         scale = U * math.sqrt(terms / 3.0) / math.sqrt(max(len(factors), 1)) if terms > 1 else 0.0
         if self._tf32 and factors and args[factors[0]].dtype is torch.float32:
@@ -173,7 +173,7 @@ def _before_rounding(value: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a tensor, with what is known of it before its rounding; any other value unchanged."""
+    """A copy of a tensor, with its known values before rounding; any other value unchanged."""
     if not isinstance(value, torch.Tensor):
         return value
     copy = value.clone()
@@ -189,7 +189,7 @@ def _computed(func: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _results(func: Any, args: Any, kwargs: Any, returned: Any) -> list[Any]:
-    """Everything that an operation computes: the arguments that it has written to, and what it returns besides."""
+    """All results of an operation: the arguments that it has written to, and its other return values."""
     kinds = func._schema.returns
     several = returned if len(kinds) > 1 else (returned,)
     own = [each for each, kind in zip(several, kinds, strict=False) if not _is_written(kind)]

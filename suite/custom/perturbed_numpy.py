@@ -111,7 +111,7 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
 
 
 def before_rounding(array: Any) -> Any:
-    """The numbers of a result before their rounding, where the array still holds these; elsewhere what it holds."""
+    """The numbers of a result before their rounding; the present numbers where the array has changed since."""
     stored, known = np.array(_plain(array)), getattr(array, "unrounded", None)
     if known is None or np.shape(known) != stored.shape:
         return stored

@@ -212,7 +212,7 @@ class Program(ABC):
         return Outcome(written, count, bool(set(returned) - set(written)))
 
     def _of_tensors(self, function: Function, case: Case, count: int | None = None) -> Function:
-        """`function` with the constant arguments filled in, and with fresh memory for what a call may write to.
+        """`function` with the constant arguments, and with fresh memory for arguments that a call may write to.
 
         Arguments that the reference writes to are results too, unless the call returns them. Of a kernel, which has
         `count` results, any that it may write to fill up those that it returns.

@@ -17,7 +17,6 @@ import inspect
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ class ReferenceFile(Program):
         module = run(source, {})
         reference = getattr(module, "reference", None)
         if not callable(reference):
-            raise UsageError(f"{self._name} has no function reference; it defines {_public(module)}")
+            raise UsageError(f"{self._name} has no function reference; it defines {_public(tree)}")
         self._reference: Function = reference
         self.parameters = list(inspect.signature(reference).parameters)
         self.mutates = mutates_of(module, self.parameters, source.name)
@@ -188,6 +187,8 @@ def _imports(tree: ast.Module, package: str) -> bool:
     return any(name.split(".")[0] == package for name in found)
 
 
-def _public(module: Any) -> str:
-    names = [name for name in vars(SimpleNamespace(**vars(module))) if not name.startswith("_")]
-    return ", ".join(names[:8]) or "nothing"
+def _public(tree: ast.Module) -> str:
+    """The public functions and classes that the file defines itself, not what it imports."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    names = [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+    return ", ".join(names[:8]) or "no function"

@@ -90,7 +90,7 @@ def _refuse(result: Any, name: str) -> Any:
 
 
 def _names(result: Any, path: str = "") -> Iterator[str]:
-    """The names of several results, in the order of `leaves`: of the fields, keys or positions that lead to them."""
+    """The names of several results, in the order of `leaves`: their fields, keys or positions."""
     if isinstance(result, Mapping):
         items = [(str(key), result[key]) for key in sorted(result, key=str)]
     elif isinstance(result, tuple | list):

@@ -1,7 +1,6 @@
 """The values of tensors before their last rounding, in float64, kept with the memory of the tensors.
 
-All views of one memory share them: what is written through a view is known in the others too. They are freed with the
-memory.
+All views of one memory share them: a write through one view is known in the others. They are freed with the memory.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ NAME = "_unrounded"
 def known(tensor: torch.Tensor) -> torch.Tensor | None:
     """The values of `tensor` before their rounding; None if nothing in its memory is known.
 
-    An element whose value is not the rounding of what is kept was written to by other means, and has its own value.
+    An element that differs from its rounded kept value was written to by other means: its present value counts.
     """
     whole = _whole(tensor)
     if whole is None:
@@ -29,7 +28,7 @@ def is_known(tensor: torch.Tensor) -> bool:
 
 
 def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Keep `value` as that of `tensor` before its rounding. The rest of the memory keeps what is known of it."""
+    """Keep `value` as that of `tensor` before its rounding. The rest of the memory keeps its known values."""
     whole = _whole(tensor)
     if whole is None:
         stored = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())  # type: ignore[call-overload]

@@ -102,7 +102,7 @@ def _spread(
 def weakness(
     program: Program, case: Case, inputs: Tensors, value: torch.Tensor, bound: torch.Tensor, forms: Sequence[ResultForm]
 ) -> WeakBound | None:
-    """Why a bound of `allowed` says little, for the first result for which it does; None if it tells."""
+    """The reason why a bound of `allowed` accepts wrong results, for the first such result; None if there is none."""
     derived = program.framework == "torch" and program.stated("tolerance", case) is None
     own = _own_error(program, case, inputs, value) if derived else None
     for index, dtype in whole_results(forms, tuple(value.shape)):
@@ -211,8 +211,8 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
             names = ", ".join(undeclared)
             raise UsageError(
                 f"{program.source.name}: the reference writes to its argument {names}; "
-                f"if it is to, declare mutates = {undeclared!r}: each call then gets a fresh copy, and what it writes "
-                "is a result"
+                f"if that is intended, declare mutates = {undeclared!r}: each call then gets a fresh copy, and the "
+                "written argument is a result"
             )
         tensors = program.draw(case, 0, on)
         counter = FlopCounterMode(display=False)

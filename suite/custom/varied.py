@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 VARIED = "varied_parameters"
-"""The family of inputs in which parameters that are constant, as a norm's 1 and 0, have random values."""
+"""The family of inputs with random values for constant parameters, such as a norm's 1 and 0."""
 SPREAD = 0.5
 
 

@@ -1,8 +1,8 @@
 """Estimates the difference between two processes that run the same code.
 
 The samples of a run come from one process: memory lies where it was allocated, a library has chosen its kernel, a JIT
-has compiled its program. Another process may be faster or slower in all its samples, which no interval within a run
-shows. A run with `--repeat` has measured this difference; for any other run it is assumed.
+has compiled its program. Another process may be faster or slower in all its samples; no interval within a run shows
+that. A run with `--repeat` has measured this difference; for any other run it is assumed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ RANGE_FACTOR = 1.5
 TICK_US = {"cupti": 0.032}
 """Resolution of a recorder's clock: CUPTI's timestamps on an H200 are multiples of 32 ns. Others are far finer."""
 TICKS = 4
-"""Ticks by which the same short kernel differs from process to process: 2.24 and 2.37 us were seen on an H200."""
+"""Difference of a short kernel between processes, in ticks: 2.24 and 2.37 us were seen on an H200."""
 ASSUMED = {"cupti": 0.01, "wall": 0.5}
 """Relative difference assumed between processes, by recorder, where it was not measured. `vs_best` of 208 rows on an
 H200 differed by 1.4% at most. On two busy cores an addition in NumPy took 105 us in one process, 202 in another."""
 ERROR_RATE = 0.05
-"""Probability that a run in which nothing has changed has any FASTER or SLOWER row."""
+"""Probability of any FASTER or SLOWER row in a run of unchanged code."""
 
 
 @dataclass(frozen=True)

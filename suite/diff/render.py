@@ -1,10 +1,10 @@
-"""Renders a comparison for people (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
+"""Renders a comparison as Markdown for a pull request, as JSON for programs, and as single lines for logs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suite.core.text import one_line
 from suite.diff.change import Change, Diff, Evidence, Verdict, case_name
@@ -13,16 +13,6 @@ from suite.diff.load import NUMBERS
 from suite.results.render import number, pipe_table, plain
 from suite.results.row import Row
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-STYLES = {
-    Verdict.BROKEN: "bold red",
-    Verdict.SLOWER: "red",
-    Verdict.AMBIGUOUS: "yellow",
-    Verdict.FASTER: "green",
-    Verdict.FIXED: "bold green",
-}
 HEADS = ("verdict", "ratio", "95% interval", "base us", "new us", "case", "implementation", "judged by", "notes")
 NUMERIC = frozenset(HEADS[1:5])
 IDENTITY = ("operation", "case", "dtype", "precision", "implementation", "device")
@@ -75,48 +65,21 @@ def _conditions(environment: dict[str, Any]) -> dict[str, str]:
     return flat
 
 
-def plain_lines(found: Diff) -> list[str]:
-    """A line of text for each row, for a log. The worst rows come last, next to the summary."""
-    lines = ["  ".join(cells) for cells in _unmatched(found)]
-    for change in reversed(_shown(found)):
-        verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
-        parts = [f"{verdict:9}", case, implementation]
-        if change.ratio is not None:
-            parts += [
-                f"ratio {ratio}" + (f" ({interval})" if interval else ""),
-                f"us {then} -> {now}",
-                f"by {evidence}",
-            ]
-        lines.append("  ".join([*parts, notes] if notes else parts))
-    return lines
-
-
-def show(found: Diff, console: Console) -> None:
-    """Print a table on a terminal. The worst rows come last, next to the summary."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-    from rich.text import Text
-
-    for cells in _unmatched(found):
-        console.print(Text("  ".join(cells), "dim"))
-    rows = [_cells(found, change) for change in reversed(_shown(found))]
-    used = [place for place, head in enumerate(HEADS) if head == "verdict" or any(row[place] for row in rows)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="speed of NEW over BASE", title_justify="left")
-    for head in (HEADS[place] for place in used):
-        table.add_column(head, justify="right" if head in NUMERIC else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(row[place]) for place in used), style=STYLES.get(Verdict(row[0])))
-    if rows:
-        console.print(table)
+def plain_line(found: Diff, change: Change) -> str:
+    """A change on one line, for a log."""
+    verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
+    parts = [f"{verdict:9}", case, implementation]
+    if change.ratio is not None:
+        parts += [f"ratio {ratio}" + (f" ({interval})" if interval else ""), f"us {then} -> {now}", f"by {evidence}"]
+    return "  ".join([*parts, notes] if notes else parts)
 
 
 def markdown(found: Diff) -> str:
     """Markdown for a pull request: rows that are not SAME in a table, the worst first; the rest in a folded section."""
     device = plain(found.new.device or found.base.device or "an unknown device")
-    same = [change for change in _shown(found) if change.verdict is Verdict.SAME]
-    others = [change for change in _shown(found) if change.verdict is not Verdict.SAME]
-    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _unmatched(found))
+    same = [change for change in shown(found) if change.verdict is Verdict.SAME]
+    others = [change for change in shown(found) if change.verdict is not Verdict.SAME]
+    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in unmatched(found))
     parts = [f"Speed of NEW over BASE on {device}. {summary(found)}.", *map(plain, remarks(found))]
     parts += [_markdown_table(found, others), _folded(f"{len(same)} SAME", _markdown_table(found, same))]
     parts += [_folded("Rows in only one of the two", alone)]
@@ -132,7 +95,7 @@ def _folded(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>" if text else ""
 
 
-def _shown(found: Diff) -> list[Change]:
+def shown(found: Diff) -> list[Change]:
     """The changes to show, the worst first. A row without a time in both runs is counted, but not shown."""
     rank = list(Verdict)
     shown = [change for change in found.changes if change.verdict is not Verdict.UNTIMED or change.notes]
@@ -153,7 +116,7 @@ def _cells(found: Diff, change: Change) -> list[str]:
     return [change.verdict, ratio, interval, *times, *map(one_line, texts)]
 
 
-def _unmatched(found: Diff) -> Iterator[tuple[str, str, str]]:
+def unmatched(found: Diff) -> Iterator[tuple[str, str, str]]:
     """The rows that one run lacks, for each case: the side that has them, the case, the implementations."""
     for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
         cases: dict[str, list[str]] = {}

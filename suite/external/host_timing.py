@@ -55,7 +55,7 @@ class HostResults:
 
 
 class HostRecorder:
-    """Takes samples in the external processes that hold `cases`, by name. `costs_ns` are those of samples without a
+    """Takes samples in the external processes that hold `cases`, by name. `costs_ns` are the costs of samples without a
     call. All these processes are stopped except while they make a call."""
 
     name = "wall"

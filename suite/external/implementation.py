@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 from suite import ops
-from suite.core.errors import UsageError
 from suite.external import module, source
 from suite.hardware.device import Device
 from suite.implementations import failure
@@ -25,7 +24,7 @@ from suite.problem.operation import Operation
 
 @dataclass(frozen=True)
 class ExternalImplementation(Implementation):
-    """A function or launcher of a user's file. `module` is empty, and `vendor` is always None."""
+    """A function or launcher of a user's file. `module` is empty."""
 
     path: Path = Path()
     digest: str = ""
@@ -45,6 +44,7 @@ class ExternalImplementation(Implementation):
             name=file.name,
             framework=file.framework,
             module="",
+            vendor=file.vendor or None,
             requires=file.requires,
             deterministic=file.deterministic,
             path=file.path,
@@ -165,18 +165,11 @@ class ExternalImplementation(Implementation):
 def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:
     """The implementations in the files, by operation.
 
-    A file joins the operations that it defines. One that defines none of them, or cannot be read, joins all, so that
-    the rows of each report it. Raises `UsageError` for files whose rows would have the same name or an unprintable one.
+    A file joins the operations that it defines. One that defines none of them, or is no valid source, joins all, so
+    that the rows of each report it. Raises `UsageError` as `source.refuse_unusable` does.
     """
+    source.refuse_unusable(paths)
     files = [source.read(path) for path in paths]
-    taken: dict[str, Path] = {}
-    for given, file in zip(paths, files, strict=True):
-        stem = file.path.stem
-        if not stem.isprintable() or stem in ("", ".", ".."):
-            raise UsageError(f"--with {str(given)!r}: its name, without the suffix, cannot be shown; rename it")
-        if stem in taken:
-            raise UsageError(f"--with {given}: {file.name} is {taken[stem]} already; rename one of the two")
-        taken[stem] = given
     found: dict[str, list[ExternalImplementation]] = {op.name: [] for op in operations}
     for file in files:
         joins = [op for op in operations if op.entry in file.lines] or operations

@@ -3,8 +3,8 @@
     extern "C" int my_op(const void* x, double factor, void* out, int64_t M, int64_t N, int64_t dtype,
                          cudaStream_t stream, LaunchRecord* record);
 
-The arguments are those of the reference in their order: tensors as pointers, numbers as int64_t or double. Then come
-the result, the sizes of the case in the order of the operation's dimensions, and the code of its dtype.
+The launcher takes the arguments of the reference in their order: tensors as pointers, numbers as int64_t or double.
+Then come the result, the sizes of the case in the order of the operation's dimensions, and the code of its dtype.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def launcher(path: Path, op: Operation, case: Case) -> Callable[..., Any]:
 
     dtype = getattr(torch, case.dtype)
     if dtype not in build.DTYPES:
-        raise NotImplementedError(f"common.cuh has no code for {case.dtype}; it has those of float32 and 16-bit floats")
+        raise NotImplementedError(f"common.cuh has no code for {case.dtype}, only for float32 and 16-bit floats")
     result_dtype = getattr(torch, op.output_dtype(case))
 
     def call(*arguments: Any) -> Any:
@@ -44,7 +44,7 @@ def launcher(path: Path, op: Operation, case: Case) -> Callable[..., Any]:
 
 
 def _require(path: Path, op: Operation, passed: list[Any]) -> None:
-    """Raise `TypeError` unless the launcher's parameters are those of the arguments."""
+    """Raise `TypeError` unless the launcher's parameters match the arguments."""
     from cuda_ref.build import rewrite
 
     given = rewrite.parameters(path.read_text(encoding="utf-8"), op.entry)

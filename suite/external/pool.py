@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from suite.checking.calls import RefusedError
 from suite.core.phases import Phase, Started
 from suite.external import protocol as p
 from suite.external.fork_server import ExternalForkServer
@@ -132,6 +133,22 @@ class ExternalPool:
 
         return probe_cases(brief, frameworks.get(reference.framework), problems, on_case)
 
+    def memory_fault(self, reference: ExternalReference, problems: Mapping[str, Problem], timeout_s: float) -> str:
+        """Call a file on `problems` with checked accesses to memory; return the first error, empty if there is none."""
+        from suite.external.remote import RemoteCaller
+
+        for name in problems:
+            try:
+                with self._case(reference, problems[name], timeout_s) as case:
+                    self._report(reference.name, Phase.TELLING_CALL, name)
+                    RemoteCaller(case, reference, telling=True).call(0)
+            except RaisedError as error:
+                if error.kind != "unsupported":
+                    return f"{error}; in the telling case {name}"
+            except RefusedError:
+                continue
+        return ""
+
     def time(
         self, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target
     ) -> tuple[dict[str, Timing], int | None]:
@@ -172,7 +189,8 @@ class ExternalPool:
                 on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
                 inputs=inputs,
             )
-            timings = measurement.measure(BUDGETS_S[self.device.type], INTERVAL, True, request.max_noise)
+            budget_s = BUDGETS_S[self.device.type]
+            timings = measurement.measure(budget_s, INTERVAL, True, request.max_noise, request.least)
             if isinstance(results, RemoteResults) and not inputs.rounds:  # no recorder has taken samples
                 inputs.begin_round(complete=True)
                 for name in cases:

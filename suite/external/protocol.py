@@ -48,8 +48,8 @@ class Operand:
 class Hold:
     """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, joined if there are several.
 
-    `output_shapes` and `output_dtypes` are those that the results must have. `staged` has the inputs that a late call
-    copies to the operands on its own stream.
+    `output_shapes` and `output_dtypes` are required of the results. `staged` has the inputs that a late call copies to
+    the operands on its own stream.
     """
 
     case: Case
@@ -96,7 +96,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Rebind:
-    """The operands have new values: make the arrays anew that are copies of them."""
+    """The operands have new values: renew the arrays that are copies of them."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class SharedCase:
     """One case in memory that an external process maps too: `problem` has its inputs, `result` receives results.
 
-    `beside`: the case in another process, whose inputs this one has too. Each has memory of its own for results.
+    `beside`: the case of another process. Both share the inputs; each has its own memory for results.
     """
 
     def __init__(self, process: ExternalProcess, problem: Problem, beside: SharedCase | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from suite.core.least import NOTHING_MORE, Least
 from suite.implementations.identity import ExternalReference
 from suite.problem.case import Case
 from suite.processes.limits import FIRST_CALL_S
@@ -27,6 +28,7 @@ class TimeExternalRequest:
     vendor: str
     vendor_us: float
     max_noise: float = MAX_NOISE
+    least: Least = NOTHING_MORE
     timeout_s: float = FIRST_CALL_S
 
 

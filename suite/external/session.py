@@ -209,16 +209,18 @@ class ExternalSession:
             for operand, staged in zip(held.operands, held.staged if command.late else (), strict=False):
                 _copy_storage(operand, staged)
 
+        adapter = implementation.adapter
         try:
-            called = call_once(
-                repeatable(function) if command.again else function,
-                implementation.adapter,
-                held.operands,
-                arguments,
-                held,
-                present,
-                late=command.late,
-            )
+            with adapter.checks_memory(self.device) if command.telling else contextlib.nullcontext():
+                called = call_once(
+                    repeatable(function) if command.again else function,
+                    adapter,
+                    held.operands,
+                    arguments,
+                    held,
+                    present,
+                    late=command.late,
+                )
         except RefusedError as refused:
             return p.Called(str(refused))
         held.result.copy_(called.early)

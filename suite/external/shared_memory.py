@@ -126,4 +126,4 @@ def _driver() -> Any:
 
 def _refuse(status: int, what: str) -> None:
     if status != 0:
-        raise SuiteError(f"{what} failed with CUDA error {status}; a brought file needs CUDA IPC between two processes")
+        raise SuiteError(f"{what} failed with CUDA error {status}; a user's file needs CUDA IPC between two processes")

@@ -9,17 +9,22 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from suite import frameworks
+from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import NotReadableError, read_source
+from suite.core.names import did_you_mean
 from suite.core.paths import ROOT
+from suite.core.text import one_line
 
 PREFIX = "with/"
+SUFFIXES = (".py", ".cu")
 CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
 
 
@@ -31,6 +36,8 @@ class SourceFile:
     framework: str = "torch"
     requires: str | None = None
     deterministic: bool = False
+    vendor: str = ""
+    """The library that it says it calls (`VENDOR`), or its own name; empty if others are not ranked against it."""
     digest: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Names that may be operations, each with the line that binds it."""
@@ -62,22 +69,53 @@ class SourceFile:
         return ""
 
 
-def read(path: Path) -> SourceFile:
-    """Read a file. Raises nothing: any error becomes its `fault`."""
-    given, path = path, Path(os.path.abspath(path))
+def refuse_unusable(paths: Iterable[Path]) -> None:
+    """Raise `UsageError` for a path at which there is no `.py` or `.cu` file that can be read, and for files whose rows
+    would have the same name or an unprintable one.
+
+    A fault inside a file is no such case: it is the reason of the file's rows.
+    """
+    taken: dict[str, Path] = {}
+    for path in paths:
+        stem = Path(os.path.abspath(path)).stem
+        if not stem.isprintable() or stem in ("", ".", ".."):
+            raise UsageError(f"--with {str(path)!r}: its name, without the suffix, cannot be shown; rename it")
+        if stem in taken:
+            raise UsageError(f"--with {path}: {PREFIX}{stem} is {taken[stem]} already; rename one of the two")
+        taken[stem] = path
+    for path in paths:
+        contents_of(path)
+
+
+def contents_of(path: Path) -> bytes:
+    """The contents of a user's file. Raises `UsageError` as `refuse_unusable` does."""
     try:
         if path.is_dir():
-            return SourceFile(path, fault=f"{path.name} is a folder; --with takes a .py or .cu file")
-        if path.suffix not in (".py", ".cu"):
-            return SourceFile(path, fault=f"{path.name} is neither a .py nor a .cu file")
+            raise UsageError(f"--with {path}: is a folder; give a .py or .cu file")
+        if path.suffix not in SUFFIXES:
+            raise UsageError(f"--with {path}: is neither a .py nor a .cu file")
         if path.exists() and not path.is_file():
-            return SourceFile(path, fault=f"{path.name} is not a regular file")
-        source = read_source(path)
+            raise UsageError(f"--with {path}: is not a regular file")
+        return read_source(path)
     except NotReadableError as error:
-        return SourceFile(path, fault=f"{path.name} {error}")
+        raise UsageError(f"--with {path}: {error}") from None
+    except FileNotFoundError:
+        near = did_you_mean(path.name, _sources_beside(path))
+        raise UsageError(f"--with {path}: there is no such file{near}") from None
     except (OSError, ValueError) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-        return SourceFile(path, fault=f"{given}: {why}")
+        raise UsageError(f"--with {path}: cannot be read ({error})") from None
+
+
+def _sources_beside(path: Path) -> list[str]:
+    with suppress(OSError):
+        return [each.name for each in path.parent.iterdir() if each.suffix in SUFFIXES]
+    return []
+
+
+def read(path: Path) -> SourceFile:
+    """Read a file. A fault inside it becomes its `fault`. Raises `UsageError` as `refuse_unusable` does."""
+    source = contents_of(path)
+    path = Path(os.path.abspath(path))
     digest = digest_of(path, source)
     try:
         return _read_cuda(path, source, digest) if path.suffix == ".cu" else _read_python(path, source, digest)
@@ -106,12 +144,16 @@ def _read_python(path: Path, source: bytes, digest: str) -> SourceFile:
         fault = f"framework must be one of {', '.join(map(repr, known))}, written out ({path.name}:{framework_line})"
     if requires_line is not None and not re.fullmatch(r"cuda|sm_\d{2,3}", str(requires)):
         fault = f"REQUIRES must be 'cuda' or such as 'sm_90', written out ({path.name}:{requires_line})"
+    vendor, vendor_line = constants["VENDOR"]
+    if vendor_line is not None and not (vendor is True or (isinstance(vendor, str) and vendor)):
+        fault = f"VENDOR must be True or the name of a library, written out ({path.name}:{vendor_line})"
     names, shown = _bound(tree)
     return SourceFile(
         path,
         framework="torch" if fault else framework,
         requires=None if fault else requires,
         deterministic=constants["DETERMINISTIC"][0] is True,
+        vendor="" if fault or not vendor else path.name if vendor is True else one_line(vendor),
         digest=digest,
         lines=names,
         shown=shown,
@@ -174,7 +216,7 @@ def _read_cuda(path: Path, source: bytes, digest: str) -> SourceFile:
 
 
 def _signature_fault(path: Path, operation: str, line: int) -> str:
-    """Difference of a launcher's parameters from those of the tree's launcher; empty if there is none."""
+    """The difference between a launcher's parameters and the tree's; empty if there is none."""
     from cuda_ref.build import rewrite
 
     ours = ROOT / "cuda_ref" / operation / f"{operation}.cu"

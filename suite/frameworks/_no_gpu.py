@@ -45,7 +45,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "device": lambda device=None: contextlib.nullcontext(),
     "stream": lambda stream=None: contextlib.nullcontext(),
 }
-"""Functions of `torch.cuda` that fail without a GPU, with what replaces them."""
+"""Functions of `torch.cuda` that fail without a GPU, and their replacements."""
 IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 

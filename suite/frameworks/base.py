@@ -8,7 +8,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -75,6 +75,10 @@ class Adapter(ABC):
     def prepare(self, device: Device) -> None:
         """Set environment variables that the framework reads at import. Called once in a new worker process."""
 
+    def has_own_threads(self) -> bool:
+        """True if it was in use before `prepare` and keeps the number of threads on a CPU that it began with."""
+        return False
+
     def watch_cache(self) -> Callable[[], str]:
         """Begin to watch compilations. The returned function ends the watch and returns its outcome.
 
@@ -82,6 +86,10 @@ class Adapter(ABC):
         or the framework does not report it.
         """
         return lambda: ""
+
+    def checks_memory(self, device: Device) -> AbstractContextManager[None]:
+        """Within it, a call checks each access to memory, if the framework can do this on `device`."""
+        return nullcontext()
 
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array with the same strides, over the same memory if possible."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +32,12 @@ class Cuda(TorchAdapter):
 
     def mode(self, device: Device) -> str:
         return "native" if device.type == "cuda" else "emulated"
+
+    def checks_memory(self, device: Device) -> AbstractContextManager[None]:
+        """An access out of bounds and a race in shared memory raise an error, on a CPU."""
+        from cuda_ref import build
+
+        return build.checked() if device.type == "cpu" else nullcontext()
 
     def code(
         self,

@@ -1,7 +1,7 @@
 """Peak bandwidth and dense peak rates of devices, as their vendors' datasheets state them.
 
 Datasheets state tensor core rates with structured sparsity; the dense rates here are half of those. A device that is
-not listed has no peaks, because those of a similar card would be wrong.
+not listed has no peaks: the peaks of a similar card would be wrong.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suite.core import paths
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.hardware.host import cpu_facts
 from suite.hardware.monitor import devices, gpus_here, nvml_problem
 
@@ -41,6 +42,7 @@ def resolve(text: str | None) -> Device:
 
     Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
+    text = None if text is None else str(text)  # a torch.device is a name too
     if text != "cpu":
         _refuse_slice()
     found = devices()
@@ -50,7 +52,7 @@ def resolve(text: str | None) -> Device:
         return Device("cpu", name=cpu_facts()["name"])
     match = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", text)
     if match is None:
-        raise UsageError(f"--device: unknown {text!r}; valid are cpu, cuda and cuda:INDEX")
+        raise UsageError(f"--device: {unknown(text, ('cpu', 'cuda', 'cuda:INDEX'))}")
     if not found:
         raise UsageError(f"--device {text}: no NVIDIA GPU here ({nvml_problem() or 'none is visible'}); valid is cpu")
     index = int(match.group(1) or 0)
@@ -83,3 +85,8 @@ def memory_bytes(device_type: str, index: int = 0) -> int | None:
         return int(available) if available is not None else None
     found = [device for device in devices() if device["index"] == index]
     return int(found[0]["memory_free_bytes"]) if found and found[0]["memory_free_bytes"] is not None else None
+
+
+def array_bytes(most: int, free: int | None) -> int:
+    """Size of a large array in bytes: `most`, or the largest power of two within a sixteenth of `free` if less."""
+    return most if free is None else min(most, 1 << max(16, (free // 16).bit_length() - 1))

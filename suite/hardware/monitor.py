@@ -135,7 +135,7 @@ def energy_mj(handle: Any) -> int | None:
 
 
 own_processes = {os.getpid()}
-"""Process ids of this process and of those that it started on the device."""
+"""Process ids of this process and of the processes that it started on the device."""
 
 
 def other_processes(pids: list[int], own: Collection[int]) -> int:

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.diff.load import Side, load
-from suite.results.noise import ratio_is_noise, references
+from suite.results.groups import standings
 from suite.results.row import Row, Status
 from suite.results.run_folder import RUNS
 
@@ -84,13 +85,24 @@ class Filter:
     cases: Sequence[str] = ()
 
     def has(self, row: Row) -> bool:
-        pairs = (
-            (row.operation, self.operations),
-            (row.implementation, self.implementations),
-            (row.dtype, self.dtypes),
-            (row.case, self.cases),
-        )
+        names = (row.operation, row.implementation, row.dtype, row.case)
+        pairs = zip(names, self._patterns, strict=True)
         return all(not patterns or any(fnmatchcase(name, each) for each in patterns) for name, patterns in pairs)
+
+    @property
+    def _patterns(self) -> Sequence[Sequence[str]]:
+        return self.operations, self.implementations, self.dtypes, self.cases
+
+    def refuse_unknown(self, rows: Sequence[Row]) -> None:
+        """Raise `UsageError` for a pattern that matches no name of `rows`."""
+        columns = ("operation", "implementation", "dtype", "case")
+        for flag, column, patterns in zip(
+            ("--op", "--impl", "--dtype", "--case"), columns, self._patterns, strict=True
+        ):
+            names = dict.fromkeys(getattr(row, column) for row in rows)
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    raise UsageError(f"{flag}: {unknown(pattern, names)}")
 
 
 @dataclass
@@ -111,15 +123,19 @@ def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None])
     except OSError as error:
         raise UsageError(f"{runs}: no runs here ({error.strerror}); `compare` without --out writes them") from None
     cases: dict[CaseKey, _Found] = {}
+    timed: list[Row] = []
     count = 0
     for path in folders:
         for side in _tables(path, on_damage):
             count += 1
             for key, point in _points(path.name, side):
+                timed.append(point.row)
                 if chosen.has(point.row):
                     found = cases.setdefault(key, _Found())
                     found.runs.setdefault(path.name, point.run)
                     found.lines.setdefault(point.row.implementation, []).append(point)
+    if timed:
+        chosen.refuse_unknown(timed)
     if not cases:
         raise UsageError(f"{runs}: none of the {count} tables in {len(folders)} runs has a time of what was asked for")
     return [_case(key, found) for key, found in cases.items()]
@@ -147,10 +163,9 @@ def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:
         if row.status is Status.OK and row.device_us:
             groups.setdefault((*row.case_key, row.device.partition(":")[0], _measured(row)), []).append(row)
     for key, rows in groups.items():
-        reference = references(rows)
+        ranking = standings(rows)
         for row in rows:
-            ratio = None if ratio_is_noise(row, reference.get(row.device)) else row.vs_best
-            yield key, Point(found, row, ratio)
+            yield key, Point(found, row, None if row.noisy else ranking[row.device].ratio(row))
 
 
 def _measured(row: Row) -> str:

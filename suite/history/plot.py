@@ -30,7 +30,7 @@ def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
         most = sorted(group, key=lambda each: -len(each.runs))[:MAX_PANELS]
         panels = [_panel(each) for each in group if each in most]
         left_out = f" The {len(most)} cases of most runs, of {len(group)}." if len(group) > len(most) else ""
-        about = f"How each {operation} implementation has moved over the runs of this device, run by run.{left_out}"
+        about = f"Times of each {operation} implementation over the runs of this device.{left_out}"
         yield Plot(f"history-{operation}", f"{operation}: history", about, {"panels": panels}, draw)
 
 

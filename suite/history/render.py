@@ -101,6 +101,11 @@ def _change(times: Sequence[float]) -> str:
     return f"{100 * (times[-1] / statistics.median(times[:-1]) - 1):+.1f}%"
 
 
+def is_table(contents: bytes) -> bool:
+    """True for the contents of a file that `to_csv` made."""
+    return contents.startswith(",".join(COLUMNS[:4]).encode())
+
+
 def to_csv(cases: Sequence[CaseHistory]) -> str:
     """A CSV with one record for each run of each line, and all digits of the times."""
     text = io.StringIO()

@@ -44,7 +44,7 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
 
 
 def files(framework: str, operation: str) -> dict[str, Path]:
-    """The files of a framework's implementations of `operation` by variant; that of the plain one, "", comes first."""
+    """The files of a framework's implementations of `operation` by variant. The plain one, "", comes first."""
     place = ROOT / frameworks.get(framework).folder / operation
     plain = [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
     variants = {path.stem: path for path in sorted(place.glob("[!_]*.py"))}

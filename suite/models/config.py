@@ -10,6 +10,7 @@ from typing import Any
 
 from suite.core.errors import UsageError
 from suite.core.files import NotReadableError, read_regular
+from suite.core.names import did_you_mean
 from suite.core.text import one_line
 from suite.models import layer
 from suite.models.layer import KINDS, Experts, Kind, Latent, Sizes
@@ -87,7 +88,7 @@ def _sizes(path: Path, kind: Kind, numbers: Mapping[str, int | None], tokens: in
             _needed(path, numbers, name) for name in ("experts", "chosen experts", "experts' width")
         )
         if chosen > count:
-            raise UsageError(f"{path}: {chosen} experts a token of {count}")
+            raise UsageError(f"{path}: {chosen} experts for each token, but there are only {count}")
         experts = Experts(count, chosen, numbers["shared experts"] or 0, width)
     needs_inner = kind.gated and not kind.experts
     inner = numbers["inner"] or (_needed(path, numbers, "inner") if needs_inner else 4 * hidden)
@@ -123,7 +124,8 @@ def _config(path: Path) -> dict[str, Any]:
 def _kind(path: Path, config: Mapping[str, Any]) -> Kind:
     given = config.get("model_type")
     if not isinstance(given, str) or given not in KINDS:
-        raise UsageError(f"{path}: model_type is {one_line(given)[:40]!r}; known are {', '.join(KINDS)}")
+        known = f"known are {', '.join(KINDS)}{did_you_mean(given, KINDS)}"
+        raise UsageError(f"{path}: model_type is {one_line(given)[:40]!r}; {known}")
     projection = config.get("feed_forward_proj")  # of t5: `relu` or `gated-gelu`
     gated = KINDS[given].gated or (isinstance(projection, str) and projection.startswith("gated"))
     return replace(KINDS[given], gated=gated)

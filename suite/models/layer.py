@@ -60,7 +60,7 @@ KINDS = {
     "whisper": ENCODER,
     "t5": Kind("rms_norm", gated=False, causal=False),
 }
-"""Families by `model_type`. Of whisper and t5 it is the encoder."""
+"""Families by `model_type`. whisper and t5 stand for their encoders."""
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,15 @@ class Workload:
         return f'{head},\n  "shapes": [\n{shapes}\n  ]\n}}\n'
 
 
+def is_workload(contents: bytes) -> bool:
+    """True for the contents of a file with the text of a `Workload`."""
+    try:
+        from_document(json.loads(contents))
+    except (ValueError, RecursionError, UsageError):
+        return False
+    return True
+
+
 def from_document(document: Any) -> Workload:
     """Read a workload from a document. Raises `UsageError` that names a missing key or a wrong type."""
     if not isinstance(document, dict):
@@ -109,7 +118,7 @@ def _shape(entry: Any) -> LayerShape:
     name, count, operation = (_typed(entry, key, kind) for key, kind in zip(SHAPE_KEYS, (str, int, str), strict=True))
     rest = {key: value for key, value in entry.items() if key not in SHAPE_KEYS}
     if operation not in ops.names():
-        raise UsageError(f"unknown operation {one_line(operation)!r}; there are {', '.join(ops.names())}")
+        raise ops.unknown(operation)
     dims = {key: value for key, value in rest.items() if type(value) is int}
     options = {key: value for key, value in rest.items() if isinstance(value, bool | str)}
     if unknown := rest.keys() - dims.keys() - options.keys():

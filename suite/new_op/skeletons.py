@@ -23,6 +23,7 @@ from string import Template
 from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
+from suite.core.names import unknown
 from suite.core.package import PREFIX
 from suite.core.paths import ROOT
 
@@ -67,7 +68,7 @@ def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
 def render(name: str, kind: str) -> dict[Path, str]:
     """The contents of the skeletons by path, relative to the root. Raises `UsageError` as `write` does."""
     if kind not in KINDS:
-        raise UsageError(f"--kind: unknown {kind!r}; valid are {', '.join(KINDS)}")
+        raise UsageError(f"--kind: {unknown(kind, KINDS)}")
     check_name(name)
     rank = max((ops.rank(each) for each in ops.names() if ops.rank(each) < ops.UNRANKED), default=0) + RANK_STEP
     words = {"name": name, "Name": "".join(part.capitalize() for part in name.split("_")), "rank": str(rank)}

@@ -57,8 +57,8 @@ def float8_limit(
 ) -> torch.Tensor:
     """Return the bound for c = scale times the sum over `terms` of float8 products a_k b_k, in chains of a tensor core.
 
-    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: a number of which every scaled product is a
-    multiple. count: outputs. dtype: the output's type.
+    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: every scaled product is a multiple of this
+    number. count: outputs. dtype: the output's type.
 
     1. Each chain has the errors of `sum_losses`.
     2. If no partial sum reaches 2^14 grains, all sums are exact and nothing is lost.

@@ -69,7 +69,7 @@ def element_bytes(dtype: str) -> int:
 
 
 def is_integer(dtype: str) -> bool:
-    """True for a type of whole numbers, whose results are compared exactly."""
+    """True for a type of whole numbers. Its results are compared exactly."""
     return dtype not in SIGNIFICANT_BITS
 
 

@@ -20,8 +20,8 @@ class Noise:
     """The errors of the results at `sample(shape)` of a piece, before their last rounding.
 
     systematic: the largest error that may have the same sign in all results. variance: of the errors of mean zero. Both
-    float64, a number for each sampled result. independent: the number of results of the whole output, or of the
-    roundings behind them, whose errors are independent of each other; at most that of all results.
+    float64, a number for each sampled result. independent: the number of independent errors of the whole output: of its
+    results, or of the roundings behind them; at most the number of results.
     """
 
     systematic: torch.Tensor

@@ -1,4 +1,4 @@
-"""Bounds that are too wide to tell right results from wrong ones: found by what they allow, whatever their cause."""
+"""Finds bounds that are too wide to tell right results from wrong ones, by the errors that they allow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ FEW = 16
 
 @dataclass(frozen=True)
 class WeakBound:
-    """A bound that says little. share: of the elements for which this is so. reason: what it allows."""
+    """A bound that accepts wrong results. share: of the elements with a wide bound. reason: the errors that it
+    allows."""
 
     share: float
     reason: str

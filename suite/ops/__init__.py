@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import importlib
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
+from suite.core.names import did_you_mean
+from suite.core.text import one_line
 from suite.problem.option import Option
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def get(name: str) -> Operation:
     from suite.problem.operation import Operation
 
     if name not in names():
-        raise _unknown(name)
+        raise unknown(name)
     op = importlib.import_module(f"{__name__}.{name}").OP
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
@@ -75,15 +76,14 @@ def matching(pattern: str) -> tuple[str, ...]:
     """Return the operations that match a name, `all` or a pattern such as `mat*`. Raises `UsageError` if none does."""
     found = names() if pattern == "all" else tuple(name for name in names() if fnmatchcase(name, pattern))
     if not found:
-        raise _unknown(pattern)
+        raise unknown(pattern)
     return found
 
 
-def _unknown(name: str) -> UsageError:
+def unknown(name: str) -> UsageError:
     """Return the error for a name or pattern that matches no operation."""
-    near = get_close_matches(name, names())
-    meant = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all{meant}")
+    listed = f"there are {', '.join(names())}, or all"
+    return UsageError(f"unknown operation {one_line(name)!r}; {listed}{did_you_mean(name, names())}")
 
 
 @cache

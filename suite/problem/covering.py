@@ -23,7 +23,7 @@ TRIES = 40
 
 
 def cover(factors: Mapping[str, Sequence[Any]], cost: Callable[[Row], float | None]) -> list[Row]:
-    """Return rows in which every pair of levels of two factors occurs that any valid row has.
+    """Return rows that contain every pair of levels of two factors that some valid row has.
 
     factors: levels by factor. cost: the cost of a row; None for one that is not valid. The first rows contain every
     level at least once, if a valid row has it. The same arguments give the same rows.

@@ -110,7 +110,7 @@ def infinity(*shapes: Shape, values: Values = numbers.per_operand(numbers.some_i
 
 
 def nan(*shapes: Shape, values: Values = numbers.per_operand(numbers.one_nan)) -> Family:  # noqa: B008
-    return Family("NaN in one place; only what depends on it may be NaN", values, shapes=shapes)
+    return Family("NaN in one place; only results that depend on it may be NaN", values, shapes=shapes)
 
 
 def spread(shape: Shape, *powers: int, values: Values = NORMALS) -> Family:
@@ -144,7 +144,7 @@ def layout(text: str, dtypes: tuple[str, ...]) -> Family:
 def combined(normal: Family, parts: Sequence[Family]) -> Family:
     """Return the family with the numbers, the placement and the arguments of all parts, where they differ from normal.
 
-    Where two parts differ in the same, the last one counts.
+    Where two parts change the same property, the last one counts.
     """
     about = "; ".join(part.about for part in parts)
     found = replace(normal, about=about, dtypes=tuple(normal.dtypes), shapes=())

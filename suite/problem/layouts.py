@@ -36,7 +36,7 @@ KINDS: dict[str, Place] = {
 row and third column; one element off a multiple of 16 bytes; the first slice of an axis, with a stride of 0."""
 
 BY_AXES = {1: ("misaligned", "stepped"), 2: ("transposed", "padded", "stepped", "misaligned")}
-"""Kinds that differ for an operand of so many axes; those of more axes have all."""
+"""Kinds that differ for an operand with this number of axes; an operand with more axes has all kinds."""
 PLACEMENTS = (
     placement.as_drawn,
     placement.transposed,
@@ -85,7 +85,7 @@ def rotations(axes: Sequence[int]) -> list[str]:
 def repetitions(axes: Sequence[int]) -> list[str]:
     """Return layouts in which one operand is repeated along one axis: all operands, all axes.
 
-    One at a time: terms that are all equal have roundings of one sign, for which no bound holds.
+    One at a time: equal terms round in one direction, and no bound covers that.
     """
     return [
         "/".join(f"{REPEATED}{axis}" if other == operand else "dense" for other in range(len(axes)))

@@ -15,6 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
+from suite.core.names import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
@@ -189,8 +190,9 @@ class Operation(ABC):
         Raises `UsageError` for an option, or a value of one, that the operation does not have.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        for name in given.keys() - {option.name for option in self.options}:
-            raise UsageError(f"{self.name} has no option {name!r}")
+        known = [option.name for option in self.options]
+        for name in given.keys() - set(known):
+            raise UsageError(f"{self.name} has no option {name!r}{did_you_mean(name, known)}")
         chosen = []
         for option in self.options:
             value = given.get(option.name, self.default_option(option, dtype))
@@ -297,7 +299,9 @@ class Operation(ABC):
             return self.families[inputs]
         if not self.has_inputs(inputs):
             valid = f"{', '.join(self.families)}, layouts of {', '.join(layouts.KINDS)}, and several with + between"
-            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
+            raise UsageError(
+                f"{self.name} has no inputs {inputs!r}; valid are {valid}{did_you_mean(inputs, self.families)}"
+            )
         normal = self.families["normal"]
         parts = [self.families.get(part) or family.layout(part, normal.dtypes) for part in inputs.split("+")]
         found = family.combined(normal, parts)

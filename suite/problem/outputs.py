@@ -42,7 +42,7 @@ def leaves(result: Any) -> list[Any]:
 
 
 def judged_dtype(dtype: str) -> str:
-    """Return the type in which numbers of a result's type are judged."""
+    """Return the type for judging the numbers of a result's type."""
     return {"bool": "uint8", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 

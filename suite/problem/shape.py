@@ -17,10 +17,12 @@ from itertools import product
 from types import MappingProxyType
 
 from suite.core.errors import UsageError
+from suite.core.names import did_you_mean
 
 Shape = tuple[int, ...]
 
 MAX_SHAPES = 1000
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 POWERS = re.compile(r"2\^(?:(\d{1,2})|\[(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?\])")
 
 
@@ -46,7 +48,8 @@ def parse(
         if name in options:
             raise UsageError(f"--shape {text!r}: {name} is an option, not a dimension; give {options[name]}")
         if name not in dims:
-            raise UsageError(f"--shape {text!r}: unknown dimension {name!r}; {operation} has {', '.join(dims)}")
+            near = did_you_mean(name, dims)
+            raise UsageError(f"--shape {text!r}: unknown dimension {name!r}; {operation} has {', '.join(dims)}{near}")
         if found.count(name) > 1:
             raise UsageError(f"--shape {text!r}: dimension {name} is given twice")
     sizes = [[size for value in values for size in _sizes(text, names[0], value, example)] for names, values in groups]
@@ -60,6 +63,11 @@ def parse(
         by_name = {name: size for (names, _), size in zip(groups, chosen, strict=True) for name in names}
         shapes.append({dim: by_name.get(dim, defaults.get(dim, 0)) for dim in dims})
     return shapes
+
+
+def is_size(value: str) -> bool:
+    """True for a number, a power of two, or a range of powers."""
+    return bool(NUMBER.fullmatch(value) or POWERS.fullmatch(value))
 
 
 def _groups(
@@ -91,7 +99,7 @@ def _sizes(text: str, name: str, value: str, example: str) -> list[int]:
                 f"--shape {text!r}: {name}={value}: the powers must ascend and be at most 62, as 2^[10:14]"
             )
         return [2**power for power in range(low, high + 1, int(step or 1))]
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+    if not NUMBER.fullmatch(value):
         raise UsageError(f"--shape {text!r}: {name}={value!r} is not a whole number; e.g. {example}")
     if int(value) < 0:
         raise UsageError(f"--shape {text!r}: {name}={value} must be at least 0")

@@ -13,8 +13,8 @@ Kind = Literal["reference", "kernelbench", "gpumode"]
 class Source:
     """One version of a file that defines an operation.
 
-    path: absolute. kind: the form in which the file defines the operation. digest: the beginning of the SHA-256 of the
-    file and of the neighbouring files that it uses.
+    path: absolute. kind: the form of the definition. digest: the beginning of the SHA-256 of the file and of the
+    neighbouring files that it uses.
     """
 
     path: str

@@ -32,11 +32,11 @@ than two; and a multiple of every tile."""
 LONG = (131, 1024)
 """Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
 MOST_ELEMENTS, MOST_FLOPS = 2**19, 2**25
-"""Most elements of an operand or a result, and most operations, of a case of the covering set."""
+"""Largest number of elements of an operand or result, and of operations, in a case of the covering set."""
 ENOUGH = 2**13
-"""Elements and operations below which a smaller case is not preferred: the smallest show little."""
+"""Elements and operations below which no smaller case is preferred, because the smallest show little."""
 MOST_FIRST = 2**20
-"""Elements and operations from which the suite's own implementations do not run a family's case."""
+"""With more elements or operations, the suite's own implementations skip a family's case."""
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 FEW = 8
 """Factor on both for a case of one long dimension."""

@@ -19,8 +19,8 @@ class Truth:
     index: the place of the piece in the output, one slice a dimension. value: the exact result there, float64. limit:
     the largest allowed error of each element, float64, of the same shape. noise: the errors of right results on the
     average of many elements; None if only single elements are judged. dtype: the type of the result here, where one
-    output joins results of several types; else empty. weak: why the bound of the whole result says little; None if it
-    tells.
+    output joins results of several types; else empty. weak: the reason why the bound of the whole result accepts wrong
+    results; None if it does not.
 
     The value is of an integer type where whole numbers are compared exactly.
     """

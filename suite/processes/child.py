@@ -2,7 +2,7 @@
 
 - The process has its own session, so Ctrl-C in the terminal does not reach it.
 - It ends with its parent, even a killed one: a shell in its process group waits for the end of a pipe, the lifeline,
-  whose other end only the parent holds, and then kills the group.
+  and then kills the group. Only the parent holds the pipe's other end.
 - It is the first process that the kernel kills when the system runs out of memory (`oom_score_adj`).
 - Its stdout and stderr go to a pipe. The parent keeps only the last bytes, so that a kernel cannot fill a disk.
 """
@@ -210,7 +210,7 @@ class Child:
         return found.decode(errors="replace")
 
     def death_error(self) -> WorkerDiedError:
-        """An error that says how the process ended, at which line, and what it printed last."""
+        """An error with the end of the process, its line, and its last output."""
         try:
             code = self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:

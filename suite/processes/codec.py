@@ -24,7 +24,7 @@ Reader = Callable[[Any, str], Any]
 
 
 class ProtocolError(WorkerError):
-    """JSON without the form that its dataclass declares: the text says where, and what was expected."""
+    """JSON without the form that its dataclass declares: the text has the place and the expected form."""
 
 
 def to_json(value: Any) -> Any:
@@ -40,7 +40,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(expected: Any, data: Any, where: str = "message") -> Any:
-    """The inverse of `to_json`, for a value whose annotation is `expected`.
+    """The inverse of `to_json`, for a value with the annotation `expected`.
 
     Raises `ProtocolError` for an unknown field, a missing one, or a value of another type. `where` names the value in
     that message.
@@ -50,7 +50,7 @@ def from_json(expected: Any, data: Any, where: str = "message") -> Any:
 
 @cache
 def _reader(expected: Any) -> Reader:
-    """The reader of values whose annotation is `expected`."""
+    """The reader of values with the annotation `expected`."""
     origin, arguments = get_origin(expected), get_args(expected)
     if origin is Union or origin is UnionType:
         return _union(arguments)

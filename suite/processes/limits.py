@@ -29,5 +29,5 @@ def overdue(phase: Phase, limit: float, config: str = "") -> str:
             f"the first call (load, build, compile, tune) did not end within {limit:g} s and was stopped; "
             "--timeout allows more"
         )
-    what = f"a {phase}{f' of {config}' if config else ''}, after calls that had ended,"
+    what = f"a {phase}{f' of {config}' if config else ''}, after earlier calls had ended,"
     return f"{what if phase.runs_implementation else phase} did not end within {limit:g} s and was stopped"

@@ -11,7 +11,7 @@ from suite.hardware.device import Device
 
 
 def preload(device: Device, import_others: Callable[[], object]) -> None:
-    """Prepare the frameworks for `device`, import what checks and times, then run `import_others`.
+    """Prepare the frameworks for `device`, import the modules that check and time, then run `import_others`.
 
     An import that fails is ignored here: the first request repeats it, and its reply carries the reason. Garbage
     collections skip all that is imported.

@@ -17,7 +17,7 @@ def adopt_orphans() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is `pid`; none where the system has no /proc."""
+    """The children of the process `pid`; none where the system has no /proc."""
     return _by_parent().get(pid, [])
 
 

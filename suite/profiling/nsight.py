@@ -35,7 +35,7 @@ LIMITS = {
 """Resources that can limit a kernel, by the column that says how busy they are. Among equally busy ones the first
 counts."""
 BUSY = 0.6
-"""A kernel whose units are all less busy than this is limited by latency: the rule of Nsight Compute's own report."""
+"""Latency limits a kernel if all units are less busy than this: the rule of Nsight Compute's own report."""
 TIE_RATIO = 0.9
 """Units count as equally busy if their ratio is above this, because DRAM traffic keeps the L2 cache busy too."""
 

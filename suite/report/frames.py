@@ -18,6 +18,8 @@ def side(frame: pd.DataFrame, number: int) -> Side:
 
     `number` names the frame if several are from one device. Raises `UsageError` for a frame without results.
     """
+    if not hasattr(frame, "columns"):
+        raise UsageError(f"runs: {frame!r} is no result; give a frame of suite.compare, a folder or a table (.csv)")
     rows = {row_key(row): row for row in rows_of(frame)}
     if len(rows) < len(frame):
         raise UsageError(f"frame {number} has rows of several runs; give each run as a frame of its own")

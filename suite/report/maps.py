@@ -7,9 +7,9 @@ from pathlib import Path
 
 from suite.core.files import write_atomically
 from suite.report.plots.error_maps import error_map, file_stem
+from suite.report.plots.figure import is_plot
+from suite.results.replacing import MAPS
 from suite.results.row import Row
-
-MAPS = "maps"
 
 
 def write_maps(folder: Path, rows: Iterable[Row]) -> list[Path]:
@@ -20,7 +20,8 @@ def write_maps(folder: Path, rows: Iterable[Row]) -> list[Path]:
     rows = list(rows)
     for operation in {row.operation for row in rows}:
         for old in (folder / MAPS).glob(f"{operation}-*.png"):
-            old.unlink(missing_ok=True)
+            if is_plot(old.read_bytes()):
+                old.unlink(missing_ok=True)
     written = []
     for row in rows:
         plot = error_map(row)

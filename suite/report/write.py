@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.core.errors import UsageError
-from suite.core.files import write_atomically
+from suite.core.files import check_writable, refuse_foreign, write_atomically
+from suite.core.names import unknown
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown
@@ -16,6 +17,8 @@ from suite.report.plots import Plot, is_plot, plots_of
 
 FORMATS = ("html", "md", "png", "svg")
 PAGE, README, PLOTS, REPORT = "report.html", "README.md", "plots", "report"
+PAGE_TITLE = ": kernels compared</title>"
+"""A text of every page, by which a page of an earlier report is known."""
 
 
 def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | None, *, open_it: bool) -> list[Path]:
@@ -23,13 +26,14 @@ def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | Non
 
     `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown:
-        raise UsageError(f"format: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(FORMATS)}")
+    for name in formats:
+        if name not in FORMATS:
+            raise UsageError(f"format: {unknown(name, FORMATS)}")
     if open_it and "html" not in formats:
         raise UsageError(f"open shows the page, which format {','.join(formats)} does not write; add html")
-    runs = load_runs(given)
-    written = write(runs, formats, out or _folder_of(given))
+    folder = out or _folder_of(given)
+    check_writable(folder)
+    written = write(load_runs(given), formats, folder)
     if open_it:
         webbrowser.open(written[0].resolve().as_uri())
     return written
@@ -48,28 +52,40 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
     html: one page. md: README.md, and the plots as SVG. Other SVGs of an earlier report are removed. png, svg: the
     plots.
 
-    Raises `UsageError` if `out` has a README.md that no report wrote, `ResultsError` if a file cannot be written.
+    Raises `UsageError` if a file is in the way that no report wrote, `ResultsError` if a file cannot be written.
     """
     readme = out / README
-    if "md" in formats and readme.exists() and MADE_BY not in readme.read_text(encoding="utf-8", errors="replace"):
-        raise UsageError(f"{readme} is not a report of this suite and is left alone; give another folder with --out")
+    named = named_plots(runs) if set(formats) - {"html"} else []
+    _refuse_foreign(out, formats, [name for _, name in named])
     written = []
     if "html" in formats:
         from suite.report.html import html
 
         written.append(_write(out / PAGE, html(runs)))
-    named = named_plots(runs) if set(formats) - {"html"} else []
     if "md" in formats:
         text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], out)
         written.append(_write(readme, text))
-    for kind in ("svg", "png"):
-        if kind in formats or (kind == "svg" and "md" in formats):
-            written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]
+    for kind in _kinds(formats):
+        written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]
     if "md" in formats:
         for path in set((out / PLOTS).glob("*.svg")) - set(written):
             if is_plot(path.read_bytes()):
                 path.unlink()
     return written
+
+
+def _refuse_foreign(out: Path, formats: Sequence[str], plots: Sequence[str]) -> None:
+    """Raise `UsageError`, before anything is written, for a file in the way that no report wrote."""
+    ours = "a report of this suite"
+    refuse_foreign([out / PAGE] if "html" in formats else [], lambda page: PAGE_TITLE.encode() in page, ours)
+    refuse_foreign([out / README] if "md" in formats else [], lambda text: MADE_BY.encode() in text, ours)
+    files = (out / PLOTS / f"{name}.{kind}" for kind in _kinds(formats) for name in plots)
+    refuse_foreign(files, is_plot, "a plot of this suite")
+
+
+def _kinds(formats: Sequence[str]) -> list[str]:
+    """The formats of the plots that a report in `formats` writes."""
+    return [kind for kind in ("svg", "png") if kind in formats or (kind == "svg" and "md" in formats)]
 
 
 def named_plots(runs: Sequence[Run]) -> list[tuple[Plot, str]]:

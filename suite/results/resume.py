@@ -2,10 +2,11 @@
 
 `environment.json` of a results folder ends with the state of the run that it describes:
 
-    "run": {"complete": false, "tables": ["matmul"], "settings": {...}}
+    "run": {"complete": false, "tables": ["matmul"], "begun": ["matmul"], "settings": {...}}
 
-`tables` are the operations whose CSV has rows of this run. Any other CSV in the folder is from an earlier run, whose
-record, without its own `earlier`, stands in `earlier` under the operation's name.
+`tables` are the operations whose CSV has rows of this run, `begun` those whose files it may replace. Any other CSV in
+the folder is from an earlier run, whose record, without its own `earlier`, stands in `earlier` under the operation's
+name.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ WITHOUT_EFFECT = frozenset(
         "device",
         "dump",
         "file_format",
+        "force",
         "once",
         "out",
         "profile",
@@ -137,19 +139,19 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
     if not isinstance(state, dict) or not isinstance(state.get("tables"), list):
         raise UsageError(
             f"--resume: {folder / ENVIRONMENT} does not say what its run was for (an older version?); "
-            "without --resume the run starts anew"
+            "with --force instead the run starts anew"
         )
     for name in ("device", "packages"):
         if not isinstance(record.get(name, {}), dict):
             raise ResultsError(
                 f"{folder / ENVIRONMENT}: not a readable environment record: {name} is "
-                f"{one_line(json.dumps(record[name]))[:60]}, not an object; without --resume the run starts anew"
+                f"{one_line(json.dumps(record[name]))[:60]}, not an object; with --force instead the run starts anew"
             )
     if found := list(_differences(state.get("settings"), json.loads(json.dumps(wanted)))):
         shown = one_line("; ".join(found[:SHOWN_DIFFERENCES]))
         more = f"; and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
         raise UsageError(
-            f"--resume: {folder} holds a run of other settings: {shown}{more}; without --resume the run starts anew"
+            f"--resume: {folder} holds a run of other settings: {shown}{more}; with --force instead the run starts anew"
         )
     return PreviousRun(record, {name: _rows(folder, name) for name in operations if name in state["tables"]})
 
@@ -175,7 +177,7 @@ def _environment(folder: Path, operations: Iterable[str]) -> Any:
         if present:
             raise UsageError(
                 f"--resume: {folder} has {present[0]}.csv, but no {ENVIRONMENT} that describes its run; "
-                "without --resume the run starts anew"
+                "with --force instead the run starts anew"
             ) from None
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -40,6 +40,8 @@ def set_latest(run: Path) -> None:
         return
     link = run.parent.parent / LATEST
     beside = link.with_name(f".{LATEST}.{os.getpid()}")
+    if link.exists() and not link.is_symlink():  # a file of the user's
+        return
     with suppress(OSError):
         beside.unlink(missing_ok=True)
         beside.symlink_to(Path(RUNS) / run.name)

@@ -21,6 +21,7 @@ from suite.core.signals import uninterruptible
 from suite.results import resume
 from suite.results.csv_file import to_csv
 from suite.results.render import markdown
+from suite.results.replacing import refuse_replacing
 from suite.results.row import Key, Row
 from suite.results.samples import SUFFIX, read_samples, to_npz
 
@@ -32,10 +33,11 @@ class Results:
     `problem` holds the error until a later attempt writes everything, and `on_problem` is called with it once.
 
     With `resumed`, the folder may hold an interrupted run with the same `settings`. `kept` then has its rows, except
-    those whose worker was killed from outside. Without `keep_samples`, raw samples are not written.
+    those whose worker was killed from outside. Without `keep_samples`, raw samples are not written. Without `force`,
+    files of `operations` that this run did not write are not replaced.
 
-    Raises `UsageError` for a run with other settings or while another run writes there, `ResultsError` for a folder
-    that cannot be used.
+    Raises `UsageError` for such files, for a run with other settings, for a folder that cannot be used, and while
+    another run writes there; `ResultsError` for a full disk.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Results:
         settings: Mapping[str, Any] | None = None,
         resumed: bool = False,
         keep_samples: bool = True,
+        force: bool = False,
         on_problem: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.folder = folder
@@ -58,6 +61,8 @@ class Results:
         self._tables: dict[str, dict[Key, Row]] = {}
         self._listed: list[str] = []
         """Operations whose CSV has rows of this run: `tables` of the environment record."""
+        self._begun: list[str] = []
+        """Operations whose files are this run's, or are about to be: `begun` of the environment record."""
         self._unwritten: set[str] = set()
         self._unrendered: set[str] = set()
         self._sampled: set[str] = set()
@@ -72,6 +77,8 @@ class Results:
             self._earlier = resume.table_records(folder)
             if resumed and (found := resume.find(folder, operations, self._settings)) is not None:
                 self._continue(found)
+            if not force:
+                refuse_replacing(folder, operations, self._begun)
         except BaseException:
             self._lock.release()
             raise
@@ -80,7 +87,8 @@ class Results:
 
     def _continue(self, previous: resume.PreviousRun) -> None:
         """Take over the rows and the environment record of the interrupted run, and record the time of resuming."""
-        del previous.environment["run"]
+        begun = previous.environment.pop("run").get("begun")
+        self._begun = list(dict.fromkeys([*previous.rows, *(begun if isinstance(begun, list) else ())]))
         previous.environment.pop(resume.EARLIER, None)
         times = previous.environment.get("resumed_utc")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -151,7 +159,8 @@ class Results:
         A process that is killed in between may leave a new table that the record does not list, but never an old table
         that it lists as new. Samples come before the table, so that a time in the table has its samples.
         """
-        if not self._listed:
+        if operation not in self._begun:
+            self._begun.append(operation)
             self._write_environment()
         problem: ResultsError | None = None
         try:
@@ -182,7 +191,12 @@ class Results:
         self._unrendered.discard(operation)
 
     def _write_environment(self) -> None:
-        state = {"complete": self._complete, "tables": self._listed, "settings": self._settings}
+        state = {
+            "complete": self._complete,
+            "tables": self._listed,
+            "begun": self._begun,
+            "settings": self._settings,
+        }
         document = {**self._environment, "run": state}
         if earlier := {name: record for name, record in self._earlier.items() if name not in self._listed}:
             document[resume.EARLIER] = earlier

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.numerics.formats import DTYPES, full_name
+from suite.core.names import unknown
+from suite.numerics.formats import DTYPES, SHORT, full_name
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
 from suite.runner.selection import Selection
 
-Size = str | Sequence[int] | Mapping[str, int]
-"""`"M=512,N=512,K=512"`, `(512, 512, 512)` or `{"M": 512, "N": 512, "K": 512}`."""
+Size = str | int | Sequence[int] | Mapping[str, int]
+"""`"M=512,N=512,K=512"`, `(512, 512, 512)`, `{"M": 512, "N": 512, "K": 512}`, or 512 for every dimension."""
+Dtype = Any
+"""`"float16"`, `"fp16"`, `torch.float16`, or a type of NumPy or JAX."""
 
 
 def title(case: Case) -> str:
@@ -24,47 +29,115 @@ def title(case: Case) -> str:
 
 def selection(
     operation: str | Iterable[str],
-    shapes: Iterable[Size],
+    shapes: Size | Iterable[Size],
     implementations: str | Iterable[str],
-    dtypes: str | Iterable[str],
+    dtypes: Dtype | Iterable[Dtype],
     precisions: str | Iterable[str],
     inputs: str | Iterable[str],
     options: Mapping[str, Value | Sequence[Value]],
     sweep: bool = False,
-    files: Iterable[str | Path] = (),
+    files: str | Path | Iterable[str | Path] = (),
     excluded: str | Iterable[str] = (),
 ) -> Selection:
     """Convert the arguments of `suite.compare`. Raises `UsageError` for shapes of several operations."""
-    names = as_texts(operation)
-    sizes = [shapes] if isinstance(shapes, str | Mapping) else list(shapes)
-    if sizes and (len(names) != 1 or names == ("all",)):
+    names = as_texts("operation", operation)
+    given = (
+        shapes if is_whole(shapes) or isinstance(shapes, str | Mapping | list) else tuple(iterated("shapes", shapes))
+    )
+    empty = isinstance(given, Sequence) and not given
+    if not empty and (len(names) != 1 or names == ("all",)):
         raise UsageError(f"shapes are sizes of one operation, and several were asked for: {' '.join(names)}")
     return Selection(
         operations=names,
-        implementations=as_texts(implementations),
-        excluded=as_texts(excluded),
-        dtypes=tuple(map(full_name, as_texts(dtypes))),
-        precisions=as_texts(precisions),
-        shapes=tuple(size_text(ops.get(names[0]), size) for size in sizes),
-        options={name: (value,) if isinstance(value, bool | str) else tuple(value) for name, value in options.items()},
-        inputs=as_texts(inputs),
+        implementations=as_texts("implementations", implementations),
+        excluded=as_texts("exclude", excluded),
+        dtypes=dtype_names("dtypes", dtypes),
+        precisions=as_texts("precisions", precisions),
+        shapes=() if empty else tuple(sizes_text(ops.get(names[0]), given)),
+        options={name: _option_values(name, value) for name, value in options.items()},
+        inputs=as_texts("inputs", inputs),
         sweep=sweep,
-        files=tuple(map(Path, files)),
+        files=tuple(Path(each) for each in ([files] if isinstance(files, str | Path) else iterated("files", files))),
     )
 
 
-def as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Convert a text or several texts to a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _option_values(name: str, given: Any) -> tuple[Value, ...]:
+    """The values of an option: one or several, where 0 is the same as "0"."""
+    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    return tuple(_option_value(name, value) for value in several)
+
+
+def _option_value(name: str, given: Any) -> Value:
+    if isinstance(given, bool | str):
+        return given
+    if is_whole(given):
+        return str(given)
+    raise UsageError(f"{name}: {given!r} is neither a text nor True or False")
+
+
+def iterated(argument: str, given: Any) -> Iterable[Any]:
+    """`given`, if it can be iterated over. Raises `UsageError` if not."""
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{argument}: {given!r} is neither a text nor a list")
+    return given
+
+
+def as_texts(argument: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Convert a text, which may have commas, or several texts to a tuple. Raises `UsageError` for other values."""
+    values = (given,) if isinstance(given, str) else tuple(iterated(argument, given))
+    for value in values:
+        if not isinstance(value, str):
+            raise UsageError(f"{argument}: {value!r} is no text")
+    return tuple(name.strip() for text in values for name in text.split(",") if name.strip())
+
+
+def dtype_names(argument: str, given: Dtype | Iterable[Dtype]) -> tuple[str, ...]:
+    """The names of dtypes: a text, an object of torch, NumPy or JAX, or several. Raises `UsageError` for others."""
+    values = as_texts(argument, given) if isinstance(given, str) else given
+    return tuple(_dtype_name(argument, each) for each in (values if isinstance(values, Iterable) else [values]))
+
+
+def _dtype_name(argument: str, given: Dtype) -> str:
+    """`float16` for `torch.float16`, `numpy.float16`, `numpy.dtype("float16")` or `"fp16"`."""
+    text = given if isinstance(given, str) else str(given) if str(given).startswith("torch.") else ""
+    name = text or getattr(given, "name", None) or getattr(given, "__name__", None)
+    if not isinstance(name, str):
+        raise UsageError(f"{argument}: {given!r} is no dtype; give a name such as 'float16', or torch.float16")
+    return full_name(name.removeprefix("torch."))
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """True for an integer of Python or NumPy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def sizes_text(op: Operation, shapes: Any) -> list[str]:
+    """The sizes of `shapes`: one size, or several.
+
+    A tuple of integers is one size, and so is a list of as many as the operation has dimensions, if these are several.
+    """
+    if isinstance(shapes, str | Mapping) or is_whole(shapes):
+        return [size_text(op, shapes)]
+    is_size = isinstance(shapes, tuple) or len(shapes) == len(op.dims)
+    if len(op.dims) > 1 and is_size and all(map(is_whole, shapes)):
+        return [size_text(op, shapes)]
+    return [size_text(op, each) for each in shapes]
 
 
 def size_text(op: Operation, size: Size) -> str:
-    """A size in the syntax of the command line: `M=512,N=512,K=512`."""
+    """A size in the syntax of the command line: `M=512,N=512,K=512`. Raises `UsageError` for what is no size."""
+    dims = f"{op.name} has {len(op.dims)} dimensions: {', '.join(op.dims)}"
     if isinstance(size, str):
         return size
+    if is_whole(size):
+        if len(op.dims) > 1 and not op.is_square:
+            raise UsageError(f"size {size}: {dims}; give a number for each")
+        return ",".join(f"{name}={size}" for name in op.dims)
     if not isinstance(size, Mapping):
+        if not isinstance(size, Sequence) or isinstance(size, str) or not all(map(is_whole, size)):
+            raise UsageError(f"size {size!r}: is neither whole numbers nor a text; {dims}")
         if len(size) != len(op.dims):
-            raise UsageError(f"size {tuple(size)}: {op.name} has {len(op.dims)} dimensions: {', '.join(op.dims)}")
+            raise UsageError(f"size {tuple(size)}: {dims}")
         size = dict(zip(op.dims, size, strict=True))
     return ",".join(f"{name}={value}" for name, value in size.items())
 
@@ -72,12 +145,14 @@ def size_text(op: Operation, size: Size) -> str:
 def one_case(
     operation: str,
     case: Case | Size,
-    dtype: str | None,
+    dtype: Dtype | None,
     precision: str | None,
     inputs: str | None,
     options: Mapping[str, Value],
 ) -> Case:
     """Return `case` itself, or the case of a size. Raises `UsageError` for arguments that cannot be used."""
+    if not isinstance(operation, str):
+        raise UsageError(f"operation: {operation!r} is no text")
     op = ops.get(operation)
     if isinstance(case, Case):
         if case.operation != operation:
@@ -85,20 +160,25 @@ def one_case(
         if options or dtype or precision or inputs:
             raise UsageError("a Case has its dtype, precision, inputs and options; give sizes, or leave these out")
         return case
-    dtype, inputs = full_name(dtype or "float32"), inputs or "normal"
+    dtype, inputs = _dtype_name("dtype", "float32" if dtype is None else dtype), inputs or "normal"
     if not op.has_inputs(inputs):
         check_known("inputs", inputs, op.families)
-    check_known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes)
+    dtypes = (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes
+    check_known("dtype", dtype, dtypes, also=SHORT.values())
     text = size_text(op, case)
     shape, *others = op.parse_shapes(text)
     if others:
         raise UsageError(f"size {text}: stands for {1 + len(others)} sizes; give one")
-    made = op.case(shape, dtype, precision, inputs=inputs, **options)
+    values = {name: _option_value(name, value) for name, value in options.items()}
+    made = op.case(shape, dtype, precision, inputs=inputs, **values)
     check_known("precision", made.precision, op.precisions(dtype))
     return made
 
 
-def check_known(name: str, value: str, valid: Iterable[str]) -> None:
-    """Raise `UsageError`, with the valid values, unless `value` is one of them."""
+def check_known(name: str, value: str, valid: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Raise `UsageError`, with the valid values and those nearest to `value`, unless `value` is one of them.
+
+    `also` are short names, which are suggested but not listed.
+    """
     if value not in valid:
-        raise UsageError(f"{name}: unknown {value!r}; valid are {', '.join(valid)}")
+        raise UsageError(f"{name}: {unknown(value, valid, also=also)}")

@@ -5,8 +5,8 @@ The implementation that was running when a worker died is only a suspect: an ear
 1. The suspect is timed alone. If it fails again, it is the failing implementation; the others are timed without it.
 2. If it succeeds, or none was running, all are timed together once more. After a second failure each is timed alone.
 
-No second attempt is needed for an implementation whose results were wrong although its inputs were intact, or for the
-first one after whose call the inputs differ: it fails at once.
+Two implementations fail at once, without a second attempt: one with wrong results from intact inputs, and the first one
+whose call changed the inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Failure:
     worker_alive: bool = False
     """True if the worker itself goes on: the suspect raised an error or returned a wrong result."""
     wrong: Mapping[str, str] = field(default_factory=dict)
-    """Implementations whose results were wrong although their inputs were intact, each with the reason."""
+    """Implementations with wrong results from intact inputs, each with the reason."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Outcome(Generic[T]):
     failed: dict[str, Failure] = field(default_factory=dict)
     """The failing implementations, each with the failure that it caused."""
     given_up: Failure | None = None
-    """The failure of the implementations that are in neither mapping: no failing one among them was found."""
+    """The failure of the implementations in neither mapping. No single failing one was found among them."""
 
 
 Attempt = Callable[[Sequence[str]], "Mapping[str, T] | Failure"]

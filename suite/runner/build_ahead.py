@@ -34,7 +34,7 @@ from suite.worker.protocol import BuildReply, BuildRequest
 
 Telling = Literal["no", "too", "only"]
 MIN_BUILDS = 4
-"""The smallest number of builds for which several processes are started."""
+"""Several processes are started only for at least this number of builds."""
 PROCESS_BYTES = 2**30
 """Device memory that a process needs beside the operands: for its context and for the allocations of a call."""
 WAIT_S = 0.2

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.core.text import one_line
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
@@ -17,13 +18,12 @@ from suite.profiling import child, nsight
 from suite.profiling.child import OnceError
 from suite.profiling.nsight import NsightError
 from suite.profiling.once import Once
+from suite.results.replacing import CODE
 from suite.results.row import Attempt, Bound, Mode, Row, Status
 from suite.runner.device_run import CaseProgress
 from suite.runner.options import Options
 from suite.runner.plan import Job
 
-CODE = "code"
-"""Name of the folder of the code, inside the folder of the run."""
 KINDS = ("ptx", "sass", "ttir", "ttgir", "hlo")
 PROFILERS = ("ncu",)
 NO_CODE = "none: "
@@ -34,10 +34,10 @@ MIN_TIMEOUT_S = 300.0
 def check(profiler: str, options: Options, *, publish: bool) -> None:
     """Raise `UsageError` for values of `--profile` and `--dump` that are unknown or cannot be used on this machine."""
     if profiler and profiler not in PROFILERS:
-        raise UsageError(f"--profile: unknown {profiler!r}; valid is {', '.join(PROFILERS)}")
+        raise UsageError(f"--profile: {unknown(profiler, PROFILERS)}")
     for kind in options.dumped:
         if kind not in KINDS:
-            raise UsageError(f"--dump: unknown {kind!r}; valid are {', '.join(KINDS)}")
+            raise UsageError(f"--dump: {unknown(kind, KINDS)}")
     if options.dumped and publish:
         raise UsageError("--dump writes code beside the run, and --publish what is committed; give one of the two")
     if not profiler:

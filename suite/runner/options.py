@@ -1,11 +1,12 @@
-"""Options of a run: how it is done. `selection.py` says what is run."""
+"""Options of a run. `selection.py` has its operations, implementations and cases."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.hardware.device import Device
+from suite.core.least import NOTHING_MORE, Least
+from suite.hardware.device import Device, resolve
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
 
@@ -26,13 +27,15 @@ class Options:
     native_only: bool = False
     """Leave out implementations that are interpreted or emulated on this device."""
     host: Device | None = None
-    """A CPU whose native implementations get rows in the same tables as those of `device`."""
+    """A CPU. Its native implementations get rows in the tables of `device`."""
     transfers: bool = False
     """Also time the copies of the inputs to the device and of the result back."""
     compiles: bool = False
     """Also time first calls in fresh processes, with empty and with warm caches."""
     max_noise: float = MAX_NOISE
     """Half width of the 95% interval, relative to the time, above which a row is noisy."""
+    least: Least = NOTHING_MORE
+    """The least that is measured of each implementation."""
     repeat: int = 1
     """Number of runs in fresh processes. Each row has the medians over the runs."""
     telling: bool = False
@@ -45,3 +48,8 @@ class Options:
     """The folder in which the code is written."""
     memory_bytes: int | None = None
     """Host memory that a worker may use, in bytes. None: most of the free memory."""
+
+
+def sweep_host(device: Device, sweep: bool) -> Device | None:
+    """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
+    return resolve("cpu") if sweep and device.type == "cuda" else None

@@ -9,12 +9,13 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.core.names import did_you_mean, unknown
 from suite.external.implementation import from_files
 from suite.hardware.device import Device
 from suite.implementations import lookup
 from suite.implementations.implementation import Implementation
 from suite.models.workload import Workload
-from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS
+from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS, SHORT
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
@@ -67,7 +68,7 @@ def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: st
             if available_bytes is not None and needed > available_bytes:
                 raise UsageError(
                     f"{case.operation} {case.label} {case.dtype} needs at least {needed / 2**30:,.1f} GiB "
-                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give a smaller --shape"
+                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give smaller sizes"
                 )
 
 
@@ -75,7 +76,9 @@ def refuse_unknown_baseline(jobs: Sequence[Job], baseline: str) -> None:
     """Raise `UsageError` if no implementation of `jobs` is called `baseline`."""
     names = dict.fromkeys(each.name for job in jobs for each in job.implementations)
     if baseline and baseline not in names:
-        raise UsageError(f"--baseline {baseline!r} is none of the implementations of this run: {', '.join(names)}")
+        raise UsageError(
+            f"--baseline {baseline!r} is none of the implementations of this run: {_listed(baseline, names)}"
+        )
 
 
 # Refusals
@@ -84,7 +87,7 @@ def refuse_unknown_baseline(jobs: Sequence[Job], baseline: str) -> None:
 def _check(selection: Selection, chosen: Sequence[Operation], device: Device) -> None:
     """Raise `UsageError` for names that do not exist and for filters that contradict each other."""
     names = " ".join(op.name for op in chosen)
-    _check_known("--dtype", selection.dtypes, [*DTYPES, *DTYPES_BEYOND])
+    _check_known("--dtype", selection.dtypes, [*DTYPES, *DTYPES_BEYOND], also=SHORT.values())
     _check_known("--precision", selection.precisions, PRECISIONS)
     if selection.shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
@@ -123,14 +126,27 @@ def _check_options(selection: Selection, chosen: Sequence[Operation]) -> None:
         if not declared:
             known = (option.flag for each in ops.names() for option in ops.options(each) if option.name == name)
             flag = next(known, f"--{name}")
-            raise UsageError(f"{flag} is not an option of {' '.join(op.name for op in chosen)}")
+            near = did_you_mean(name, [option.name for op in chosen for option in op.options])
+            raise UsageError(f"{flag} is not an option of {' '.join(op.name for op in chosen)}{near}")
         _check_known(f"--{name}", values, sorted({value for option in declared for value in option.values}))
 
 
-def _check_known(flag: str, given: Iterable[object], valid: Collection[object]) -> None:
+def _check_known(flag: str, given: Iterable[object], valid: Collection[object], also: Iterable[str] = ()) -> None:
     for value in given:
         if value not in valid:
-            raise UsageError(f"{flag}: unknown {value!r}; valid are {', '.join(map(str, valid))}")
+            raise UsageError(f"{flag}: {unknown(value, valid, also=also)}")
+
+
+def _check_patterns(flag: str, patterns: Sequence[str], names: Collection[str]) -> None:
+    """Raise `UsageError` for a pattern that matches no name."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UsageError(f"{flag} {pattern!r} matches none of {_listed(pattern, names)}")
+
+
+def _listed(given: str, names: Iterable[str]) -> str:
+    """The names of a run's implementations, and those nearest to a name that is none of them."""
+    return f"{', '.join(names)}{did_you_mean(given, names)}"
 
 
 def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
@@ -290,9 +306,7 @@ def _keep_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     if not patterns:
         return jobs
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise UsageError(f"--impl {pattern!r} matches none of {', '.join(names)}")
+    _check_patterns("--impl", patterns, names)
     kept = [
         replace(
             job,
@@ -308,9 +322,7 @@ def _keep_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
 def _drop_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     """Leave out the implementations that match a pattern. Every pattern must match one, and some must remain."""
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise UsageError(f"--exclude {pattern!r} matches none of {', '.join(names)}")
+    _check_patterns("--exclude", patterns, names)
     kept = [
         replace(
             job,

@@ -11,11 +11,11 @@ from suite.timing.call import Call
 from suite.timing.stats import median
 
 LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
-"""Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
+"""Latency is the median of the calls that fit into LATENCY_NS, at most LATENCY_CALLS."""
 LOOP_CALLS, LOOP_NS = 50, 1_000_000
-"""A loop has as many calls as take LOOP_NS, at most LOOP_CALLS."""
+"""A loop takes LOOP_NS and has at most LOOP_CALLS calls."""
 LOOPS, REPLAYS = 9, 9
-"""The number of loops, and of replays of a graph with as many calls as a loop. The median counts."""
+"""The number of loops, and of replays of a graph; both have the same number of calls. The median counts."""
 
 
 def idle_us(call: Call, min_calls: int, clock: Callable[[], int], prepare: Callable[[], None]) -> tuple[float, float]:

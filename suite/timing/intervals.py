@@ -133,7 +133,7 @@ def assign_spans(
     last = len(edges) - 2
     for i in np.flatnonzero((found < 0) | (found > last))[:1].tolist():
         if last < 0:
-            where = "of which there are none"
+            where = "and there are no spans"
         elif found[i] < 0:
             where = f"{(edges[0] - starts[i]) / 1000:.1f} us before {span(0)}"
         else:

@@ -1,4 +1,4 @@
-"""Variants of the truth by operation: the usual mistakes, by which a wrong result is explained.
+"""Variants of the truth by operation: the usual mistakes, which explain a wrong result.
 
 A file has the name of its operation and a function `variants`. An operation without a file has only the variants of
 `suite/checking/general_variants.py`, which hold for every operation.

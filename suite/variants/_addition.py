@@ -36,7 +36,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 def _readings(inputs: Inputs, position: int) -> Mapping[str, Sequence[int]]:
-    """Return the strides by which an operand may be read, each with its mistake; its own strides have an empty text."""
+    """Return strides for reading an operand, each with its mistake; the right strides have an empty text."""
     x, other = inputs[position], inputs[1 - position]
     name, other_name = "ab"[position], "ba"[position]
     found: dict[Sequence[int], str] = {x.stride(): ""}

@@ -13,7 +13,7 @@ from suite.problem.variant import Part
 def read_with_strides(x: torch.Tensor, strides: Sequence[int], part: Part, shift: int = 0) -> torch.Tensor:
     """Return a part of an operand read with other strides, float64; NaN outside its memory, as in its guard bands.
 
-    shift: the elements by which the reading begins after the operand's first element.
+    shift: distance of the first element read from the operand's first, in elements.
     """
     at = torch.tensor(shift, device=x.device)
     for axis, (piece, stride) in enumerate(zip(part, strides, strict=True)):

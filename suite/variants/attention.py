@@ -54,7 +54,7 @@ class Head:
 HeadResults = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
 """Yields each mistake with a head's rows of the result and their bound."""
 HeadWeights = Iterator[tuple[str, Head, torch.Tensor]]
-"""Yields each mistake with the head whose bound holds and the weights of its keys."""
+"""Yields each mistake with a head, which gives the bound, and the weights of its keys."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:

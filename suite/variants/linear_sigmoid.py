@@ -26,7 +26,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     count = math.prod(case.shape[:2])
 
     def variant(mistake: str, z: torch.Tensor) -> Variant:
-        """Return the result of other logits, with errors as large as those of the right ones."""
+        """Return the result of other logits, with errors as large as for the right ones."""
         value = torch.sigmoid(z)
         return Variant(mistake, value, linear_sigmoid_limit(replace(plain, z=z), value, count, case.dtype))
 

@@ -35,7 +35,7 @@ class Layer:
     case: Case
 
     def derivative(self, dz: torch.Tensor, right: Derivative) -> Derivative:
-        """Return another dz, with errors as large as those of the right one."""
+        """Return another dz, with errors as large as for the right one."""
         sigmoid_error = (self.dy * (SIGMOID_ERROR * unit_roundoff("float32"))).square()
         own = sigmoid_error + (dz * unit_roundoff(self.case.dtype)).square()
         return Derivative(dz, right.shift, right.variance + own / 3.0)

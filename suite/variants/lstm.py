@@ -53,7 +53,7 @@ class Recurrence:
     carried: bool = True
     extra_steps: int = 0
     late: tuple[int, int] = (0, 0)
-    """Number of steps by which the returned h and c are late."""
+    """Delay of the returned h and c, in steps."""
 
     def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return y (T, B, H), h and c (B, H). h is rounded like the results, since the next step reads it there."""

@@ -19,7 +19,7 @@ OVERFLOW = math.log(2.0**128)
 """A score whose exponential is infinite in float32."""
 
 ChangedLayer = tuple[str, torch.Tensor, torch.Tensor, Case]
-"""A mistake, with the w_qkv, w_out and case whose right result is the result of the mistake."""
+"""A mistake, with the w_qkv, w_out and case that give its result by right computation."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:

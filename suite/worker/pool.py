@@ -23,6 +23,8 @@ from suite.worker.protocol import (
     DescribeReply,
     DescribeRequest,
     Failed,
+    PeaksReply,
+    PeaksRequest,
     ProbeReply,
     ProbeRequest,
     Reply,
@@ -41,8 +43,8 @@ __all__ = ["Pool", "WorkerDiedError", "WorkerTimeoutError"]
 class Pool:
     """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
-    `environment` adds variables to those of this process. `memory_bytes` limits the host memory of the worker; None
-    allows most of the free memory.
+    `environment` adds variables to this process's own. `memory_bytes` limits the host memory of the worker; None allows
+    most of the free memory.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class Pool:
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
     @overload
     def ask(self, request: DescribeRequest, *, timeout_s: float) -> DescribeReply | Failed: ...
+    @overload
+    def ask(self, request: PeaksRequest, *, timeout_s: float) -> PeaksReply | Failed: ...
 
     def ask(self, request: Request, *, timeout_s: float) -> Reply:
         """Send `request` and return the reply. `timeout_s` limits a first call; `processes/limits.py` has the others.

@@ -116,7 +116,7 @@ class WorkerProcess(Child):
             return message
 
     def _unreadable(self) -> WorkerDiedError:
-        return WorkerDiedError("the worker answered what cannot be read; it was stopped", self.current.implementation)
+        return WorkerDiedError("the worker's answer cannot be read; it was stopped", self.current.implementation)
 
     def close(self, wait_s: float = KILL_S) -> None:
         super().close(wait_s)

@@ -63,7 +63,7 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO, fork_server: Ext
 
 
 def _not_started(request: Request, error: Exception, device: Device) -> Reply:
-    """The reply of a worker that cannot import torch, or whose torch does not find the device."""
+    """The reply of a worker that cannot import torch, or where torch does not find the device."""
     reason = failure.describe(error, device.type)
     return (
         TimingFailed("error", reason, None)

@@ -23,6 +23,7 @@ from suite.implementations.identity import ExternalReference, name_of
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.processes.child import WorkerDiedError, WorkerTimeoutError
+from suite.worker.peaks import measured_peaks
 from suite.worker.protocol import (
     BuildRequest,
     CheckReply,
@@ -30,6 +31,7 @@ from suite.worker.protocol import (
     DescribeReply,
     DescribeRequest,
     Failed,
+    PeaksRequest,
     ProbeReply,
     ProbeRequest,
     Reply,
@@ -105,6 +107,8 @@ class Session:
                 return self._build(name_of(request.implementation), request)
             case DescribeRequest():
                 return self.describe(request)
+            case PeaksRequest():
+                return measured_peaks(request, self.torch_device, partial(self._report, None, Phase.PREPARING))
 
     def failed(self, request: Request, error: Exception) -> Failed | TimingFailed:
         """The reply to a request that raised.
@@ -205,11 +209,23 @@ class Session:
         problem = self.hold(request.case, request.seed)
         try:
             found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
-            return checked_reply(*found, problem.weak_bound)
+            reply = checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
+        if reply.status == "wrong" and (fault := self._memory_fault(request, reference)):
+            reply = replace(reply, diagnosis=fault)
+        return reply
+
+    def _memory_fault(self, request: CheckRequest, reference: ExternalReference) -> str:
+        """The first wrong access to memory on the telling cases, which explains a result better than its values do."""
+        from suite import frameworks
+
+        if frameworks.get(reference.framework).mode(self.device) != "emulated":
+            return ""
+        problems = self._telling_problems(request.case, request.seed, first=False)
+        return self.external.memory_fault(reference, problems, request.timeout_s)
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""
@@ -274,6 +290,7 @@ class Session:
             cache=request.cache,
             budget_s=BUDGETS_S[self.device.type],
             max_noise=request.max_noise,
+            least=request.least,
             energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
@@ -302,7 +319,9 @@ class Session:
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
-        here = TimeRequest(request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise)
+        here = TimeRequest(
+            request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise, request.least
+        )
         timing = self._time_local(here)[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
@@ -323,23 +342,12 @@ class Session:
 
     def tune(self, request: TuneRequest) -> TuneReply | Failed:
         """Search the configurations of one implementation for the fastest that agrees."""
-        from suite.worker.tuning_search import Search
+        from suite.worker.tuning_search import tuned
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
-        implementation = self._find(name, request.case)
-
-        def on_phase(phase: Phase, config: str = "") -> None:
-            self._report(name, phase, config)
-
-        try:
-            found = Search(implementation, problem, self.torch_device, request.seed, on_phase).run()
-        except NotImplementedError as error:
-            return TuneReply("unsupported", failure.unsupported_reason(error))
-        except SuiteError as error:
-            return Failed(one_line(error), None)
-        return TuneReply("ok", found=tuple(found))
+        return tuned(request, self._find(name, request.case), problem, self.torch_device, partial(self._report, name))
 
     def _build(self, name: str, request: BuildRequest) -> Reply:
         from suite.worker.first_calls import build

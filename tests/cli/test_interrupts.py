@@ -145,7 +145,7 @@ def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path
     rows = measured(table)
     assert len(rows) == 6
     assert {key: rows[key] for key in before} == before
-    assert len(re.findall(r": checking", done.stderr)) == 6 - len(before)
+    assert f"resumed: {len(before)} rows are there already" in done.stderr or not before
     assert {path.name for path in out.iterdir()} == {"vector_add.csv", "vector_add.md", "environment.json"}
     assert not [p for p in psutil.process_iter() if str(out) in " ".join(_cmdline(p))]
 

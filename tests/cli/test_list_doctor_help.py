@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -33,11 +34,12 @@ def test_list_names_every_implementation_of_every_operation(
 def test_list_takes_operations_by_name_and_pattern(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, "list", "sum", "mat*", "--device", "cpu", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
     named = {"sum", "matmul", "matrix_add"}
-    assert {entry["operation"] for entry in found["implementations"]} == named
-    assert set(found["inputs"]) == set(found["telling"]) == named
+    for given in (["sum", "mat*"], ["sum,mat*"], ["sum", "--op", "mat*"], ["--op", "sum,matmul", "--op", "matrix_add"]):
+        assert call(monkeypatch, "list", *given, "--device", "cpu", "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {entry["operation"] for entry in found["implementations"]} == named
+        assert set(found["inputs"]) == set(found["telling"]) == named
     assert call(monkeypatch, "list", "sum", "--device", "cpu") == 0
     text = capsys.readouterr().out
     assert "cuda/atomics" in text
@@ -61,6 +63,43 @@ def test_doctor_runs_without_a_gpu_and_speaks_json(
     assert "torch" in capsys.readouterr().out
     assert call(monkeypatch, "doctor", "--json") == 0
     assert json.loads(capsys.readouterr().out)
+
+
+COMMANDS = ("compare", "tune", "list", "diff", "report", "history", "shapes", "doctor", "new-op")
+PANELS = ("Options", "What to compare", "Sizes and inputs", "Measuring", "Output", "Resume")
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_cuts_nothing_in_80_columns(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, command, "--help") == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+
+
+@pytest.mark.usefixtures("narrow")
+def test_help_of_compare_has_panels_and_first_the_options_that_everybody_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "compare", "--help") == 0
+    text = capsys.readouterr().out
+    titles = re.findall(r"^╭─ (.*?) ─", text, re.MULTILINE)
+    assert tuple(titles) == ("Arguments", *PANELS)
+    flags = {part.partition(" ─")[0]: re.findall(r"^│ (--[a-z-]+)", part, re.MULTILINE) for part in text.split("╭─ ")}
+    first = {"--op", "--impl", "--with", "--dtype", "--shape", "--inputs", "--device", "--no-time", "--out", "--quiet"}
+    assert set(flags["Options"]) == first | {"--help"}
+    assert {"--layout", "--causal", "--axis"} <= set(flags["Sizes and inputs"]), "options that operations declare"
+    assert len([flag for panel in PANELS for flag in flags[panel]]) > 40
 
 
 def test_help_imports_no_framework_and_is_quick() -> None:

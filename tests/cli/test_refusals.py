@@ -11,6 +11,47 @@ SQUARE = "M=16,N=16,K=16"
 REFUSED = {
     "operation": (["--op", "matmull"], "unknown operation 'matmull'; there are vector_add"),
     "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, "),
+    "positional": (["matmull"], "unknown operation 'matmull'; there are vector_add"),
+    "list of operations": (["--op", "matmul,softmx"], "unknown operation 'softmx'; there are vector_add"),
+    "nearest operation": (["softmx"], "or all; did you mean softmax"),
+    "nearest implementation": (["matmul", "--impl", "torch,gluno"], "did you mean triton/gluon?"),
+    "nearest excluded": (["matmul", "--exclude", "cuda,gluno"], "did you mean triton/gluon?"),
+    "nearest dtype": (
+        ["matmul", "--dtype", "fp32,bf61"],
+        "--dtype: unknown 'bf61'; valid are float32, float16, bfloat16",
+    ),
+    "nearest short dtype": (["matmul", "--dtype", "bf61"], "did you mean bf16?"),
+    "nearest precision": (
+        ["matmul", "--precision", "ieeee"],
+        "valid are ieee, tf32, promoted, fast; did you mean ieee?",
+    ),
+    "nearest layout": (["matmul", "--layout", "nn,ntt"], "--layout: unknown 'ntt'; valid are nn, nt, tn, tt; did you"),
+    "nearest inputs": (["matmul", "--inputs", "nan,subnormals"], "did you mean subnormal"),
+    "nearest dimension": (
+        ["lstm", "--shape", "T=1,b=1,I=1,H=1"],
+        "unknown dimension 'b'; lstm has T, B, I, H; did you",
+    ),
+    "nearest column": (
+        ["matmul", "--columns", "device_u,foo"],
+        "--columns: unknown 'device_u'; the nearest are device_us",
+    ),
+    "nearest sort": (
+        ["matmul", "--sort", "device_u"],
+        "--sort: unknown 'device_u'; the nearest are device_us, device,",
+    ),
+    "nearest format": (
+        ["matmul", "--format", "parqet"],
+        "--format: unknown 'parqet'; valid are csv, parquet; did you mean",
+    ),
+    "nearest cache": (["matmul", "--cache", "colt"], "did you mean cold?"),
+    "nearest profiler": (["matmul", "--profile", "ncuu"], "--profile: unknown 'ncuu'; valid is ncu; did you mean ncu?"),
+    "nearest code": (["matmul", "--dump", "ptx,sas"], "--dump: unknown 'sas'; valid are ptx, sass"),
+    "nearest once": (["matmul", "--once", "tirton"], "did you mean triton?"),
+    "nearest baseline": (["matmul", "--baseline", "tirton"], "did you mean triton?"),
+    "nearest device": (["matmul", "--device", "cdua"], "did you mean cuda"),
+    "with-missing": (["matmul", "--with", "gone.py"], "--with gone.py: there is no such file"),
+    "with-missing-of-a-reference": (["--reference", __file__, "--with", "gone.py"], "--with gone.py: there is no such"),
+    "seed": (["matmul", "--seed", "-1"], "--seed -1: must lie between 0 and 9223372036854775807"),
     "with-twice": (["--op", "matmul", "--with", "k.py", "--with", "other/k.cu"], "with/k is k.py already; rename one"),
     "with-nameless": (["--op", "matmul", "--with", "/"], "--with '/': its name, without the suffix, cannot be shown"),
     "dtype": (
@@ -33,7 +74,7 @@ REFUSED = {
     "causal": (["--op", "matmul", "--causal"], "--causal/--no-causal is not an option of matmul"),
     "layout": (["--op", "sigmoid", "--layout", "nt"], "--layout is not an option of sigmoid"),
     "layout-unknown": (["--op", "matmul", "--layout", "zz"], "--layout: unknown 'zz'; valid are nn, nt, tn, tt"),
-    "device": (["--op", "matmul", "--device", "tpu"], "--device: unknown 'tpu'; valid are cpu, cuda and cuda:INDEX"),
+    "device": (["--op", "matmul", "--device", "tpu"], "--device: unknown 'tpu'; valid are cpu, cuda, cuda:INDEX"),
     "device-index": (["--op", "matmul", "--device", "cuda:99"], "--device cuda:99: "),
     "cache": (["--op", "matmul", "--cache", "tepid"], "--cache: unknown 'tepid'; valid are cold, warm"),
     "max-noise": (["--op", "matmul", "--max-noise", "0"], "--max-noise 0: must lie between 0 and 1000 percent"),
@@ -93,6 +134,6 @@ def test_out_that_is_a_file_is_an_error_and_the_file_stays(
 ) -> None:
     target = tmp_path / "notes"
     target.write_text("mine", encoding="utf-8")
-    assert call(monkeypatch, "compare", "--op", "vector_add", "--out", str(target)) == 1
+    assert call(monkeypatch, "compare", "--op", "vector_add", "--out", str(target)) == 2
     assert "is a file; give a folder" in capsys.readouterr().err
     assert target.read_text(encoding="utf-8") == "mine"

@@ -40,8 +40,16 @@ def test_no_file_is_no_shape() -> None:
         ("s.json", "{}", "no list of shapes"),
         ("s.json", "[]", "no list of shapes"),
         ("s.json", "[3]", "entry 1 is '3'"),
-        ("s.csv", "M,N\n1,2,3\n", "entry 1 is"),
-        ("s.csv", "M,N\n1\n", "entry 1 is"),
+        ("s.csv", "", "no list of shapes"),
+        ("s.csv", "M,N\n1,2,3\n", "s.csv, line 2, column 3: 3 fields instead of 2"),
+        ("s.csv", "M,N\n\n1\n", "s.csv, line 3, column 2: 1 fields instead of 2"),
+        ("s.csv", "M,N,K\n1,2,3\n4,five,6\n", "s.csv, line 3, column N: 'five' is not a whole number"),
+        ("s.csv", "M,N,K\n1,2,3\n4,,6\n", "s.csv, line 3, column N: '' is not a whole number"),
+        ("s.csv", 'M,N,K\n1,2,"3', "s.csv, line 2: unexpected end of data"),
+        ("s.csv", "M,N,Q\n1,2,3\n", "s.csv, line 2: unknown dimension 'Q'; matmul has M, N, K"),
+        ("s.csv", "M,N,K\n1,2,3\n1,-2,3\n", "s.csv, line 3: N=-2 must be at least 0"),
+        ("s.json", '["M=1,N=2,K=3", {"M": 1}]', "s.json, entry 2: missing N, K"),
+        ("s.json", '["M=1,\nN=2"', "line 1 column 7"),
         ("s.txt", "M=1", "unknown kind of file; valid are .csv, .json, .yaml"),
     ],
 )
@@ -49,7 +57,7 @@ def test_other_files_are_refused(tmp_path: Path, name: str, text: str, complaint
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
-        shapes_from(path)
+        shapes_from(path, ["matmul"])
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
 

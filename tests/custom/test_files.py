@@ -139,7 +139,10 @@ def judged(op: CustomOperation) -> None:
 
 
 REFUSED = {
-    "no reference": ("def softmax(x):\n    return x\n", r"mine\.py has no function reference; it defines softmax"),
+    "no reference": (
+        "import torch\nfrom math import sqrt\nfrom numpy import exp as reference_exp\ndef softmax(x):\n    return x\n",
+        r"mine\.py has no function reference; it defines softmax$",
+    ),
     "no shape": ("def reference(x):\n    return x\n", "x of reference has no annotated shape"),
     "other shapes": (SCALED.replace("'M N'", "'M ...'"), "must be names, numbers and products"),
     "shapes": (SCALED.replace('"M=4,N=6"', "4"), "shapes must be texts such as"),

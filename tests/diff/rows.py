@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from suite.cli import main as cli
-from suite.diff.change import Change
+from suite.diff import table
+from suite.diff.change import Change, Diff
 from suite.diff.judge import judge
 from suite.diff.load import Side, row_key
 from suite.results.csv_file import to_csv
@@ -79,6 +80,11 @@ def assert_one_error(capsys: pytest.CaptureFixture[str], complaint: str) -> None
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
     assert complaint in printed.err
+
+
+def printed(found: Diff, width: int = 200) -> list[str]:
+    """The lines that `diff` prints on a terminal or in a pipe."""
+    return [line.plain for line in table.lines(found, width)]
 
 
 IMPLEMENTATIONS = ["torch", "torch/cudnn", "jax", "triton", "cuda", "numpy"]

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from suite.diff import render
+from suite.cli.console import print_lines
+from suite.diff import render, table
 from suite.diff.change import Diff, Verdict
 from suite.diff.judge import judge
+from suite.results.row import Row, Status
 from tests.diff.rows import H200, as_side, folder, ranked, row, run
+from tests.diff.rows import printed as shown_lines
 
 
 def test_exit_status_is_0_or_3(
@@ -30,22 +33,36 @@ def test_exit_status_is_0_or_3(
     capsys.readouterr()
     assert run(monkeypatch, "diff", base, broken) == 3
     printed = capsys.readouterr()
-    assert "BROKEN     matmul M=64,N=64,K=64 float32 ieee  triton  ok -> error: died\n" in printed.out
-    assert "only in BASE  sigmoid M=64,N=64,K=64 float32 ieee  cuda\n" in printed.out
+    assert "triton          BROKEN     100.0  1\n" in printed.out
+    assert " 1  ok -> error: died\n" in printed.out
+    assert "only in BASE: sigmoid M=64,N=64,K=64 float32 ieee: cuda\n" in printed.out
     assert printed.err == "1 rows in both: 1 BROKEN; 1 only in BASE; 1 only in NEW; threshold 3%\n"
     assert run(monkeypatch, "diff", broken, base) == 0
     assert "FIXED" in capsys.readouterr().out
 
 
-def test_plain_lines_end_with_the_worst(tmp_path: Path) -> None:
+def test_the_worst_comes_last_in_a_case_and_among_the_cases() -> None:
+    times = {"a": 200.0, "b": 100.0, "c": 50.0, "d": 103.0}
+    base = [row(name, 100.0, 0.001, case=case) for case in ("M=1", "M=2", "M=3") for name in times]
+    new = [
+        row(name, us if case == "M=2" else 100.0, 0.001, case=case)
+        for case in ("M=1", "M=2", "M=3")
+        for name, us in times.items()
+    ]
+    lines = shown_lines(judge(as_side(base), as_side(new), 0.03))
+    assert [line.split(";")[0] for line in lines if "; speed" in line] == [
+        *("matmul M=3 fp32", "matmul M=1 fp32", "matmul M=2 fp32")
+    ]
+    assert [line.split()[1] for line in lines[-4:]] == ["SAME", "FASTER", "AMBIGUOUS", "SLOWER"]
+
+
+def test_a_line_for_a_log() -> None:
     times = {"a": 200.0, "b": 100.0, "c": 50.0, "d": 103.0}
     base = [row(name, 100.0, 0.001) for name in times]
     found = judge(as_side(base), as_side([row(name, us, 0.001) for name, us in times.items()]), 0.03)
-    lines = render.plain_lines(found)
-    assert [line.split()[0] for line in lines] == ["SAME", "FASTER", "AMBIGUOUS", "SLOWER"]
-    assert lines[-1] == (
+    assert render.plain_line(found, found.changes[0]) == (
         "SLOWER     matmul M=64,N=64,K=64 float32 ieee  a  "
-        "ratio 0.5000 (0.4993 to 0.5007)  us 100.0 -> 200.0  by device_us"
+        "ratio 0.5000 (0.4993 to 0.5007)  us 100.0 -> 200.0  by device_us  takes at least 2.00x as long"
     )
 
 
@@ -132,30 +149,52 @@ def test_text_cannot_become_markdown() -> None:
 def test_text_cannot_become_rich_markup_or_steer_a_terminal() -> None:
     from rich.console import Console
 
-    screen = io.StringIO()
-    render.show(evil(), Console(file=screen, width=400, force_terminal=True, color_system=None))
+    screen, found = io.StringIO(), evil()
+    print_lines(Console(file=screen, width=400, force_terminal=True, color_system=None), table.lines(found, 400))
     shown = screen.getvalue()
     assert "[red]*b*[/red]" in shown
     assert "SLOWER" in shown
-    for text in (shown, "\n".join(render.plain_lines(evil()))):
+    for text in (shown, *(render.plain_line(found, change) for change in found.changes)):
         assert "\u202e" not in text
         assert "\x1b[31m" not in text
-    assert len(render.plain_lines(evil())) == 3
 
 
-def test_a_terminal_gets_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+SNAPSHOTS = Path(__file__).with_name("terminal")
+CASES = ("M=4096,N=4096,K=4096", "M=16,N=4096,K=4096,layout=nt")
+US = {"torch": 178.9, "triton": 186.4, "cuda/warp_specialized": 177.1, "cuda": 3504.0}
+AFTER = {"torch": 178.2, "triton": 372.8, "cuda/warp_specialized": 60.2, "cuda": 3511.0}
+
+
+def sides() -> tuple[list[Row], list[Row]]:
+    """Two runs of two cases, with long names, a change of each kind, notes, and rows in one run alone."""
+    then, now = ([replace(row, case=case) for case in CASES for row in ranked(us, 0.005)] for us in (US, AFTER))
+    now[1] = replace(now[1], config="BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=4")
+    now[5] = replace(ranked({**AFTER, "triton": 192.0}, 0.005)[1], case=CASES[1])
+    now[7] = replace(
+        now[7], status=Status.WRONG, reason="value: at [0, 7] got 1.5, expected 1.25 +- 0.01", device_us=None
+    )
+    return [*then, row("jax")], [*now, row("cuda/tiled")]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_tables_look_as_they_should(width: int) -> None:
+    then, now = sides()
+    lines = shown_lines(judge(as_side([*then, row()]), as_side([*now, row()]), 0.03), width)
+    assert max(map(len, lines)) <= width
+    assert "\n".join(lines) + "\n" == (SNAPSHOTS / f"{width}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", [None, "80"], ids=["piped", "80"])
+def test_a_pipe_gets_the_table_of_120_columns_or_as_many_as_columns_says(
+    columns: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console
-
-    monkeypatch.setattr(Console, "is_terminal", property(lambda self: True))
-    monkeypatch.setenv("COLUMNS", "200")
-    path = folder(tmp_path / "a", ranked({"torch": 100.0, "triton": 110.0}))
-    assert run(monkeypatch, "diff", path, path) == 0
-    shown = capsys.readouterr().out
-    assert "speed of NEW over BASE" in shown
-    assert "95% interval" in shown
-    assert "vs torch" in shown
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    then, now = sides()
+    paths = folder(tmp_path / "then", [*then, row()]), folder(tmp_path / "now", [*now, row()])
+    assert run(monkeypatch, "diff", *paths) == 3
+    assert capsys.readouterr().out == (SNAPSHOTS / f"{columns or 120}.txt").read_text(encoding="utf-8")
 
 
 def test_markdown_on_stdout_is_only_markdown(

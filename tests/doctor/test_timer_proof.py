@@ -192,3 +192,9 @@ def test_the_command_prints_writes_and_sets_the_exit_status(
     monkeypatch.setattr(proof, "prove", fake([OK]))
     assert doctor("--timer", "--device", "cpu", "--out", str(tmp_path), "--json") == 0
     assert json.loads(capsys.readouterr().out)["passed"] is True
+    for name in ("timer.csv", "timer.md"):
+        (tmp_path / name).write_text("mine", encoding="utf-8")
+        assert doctor("--timer", "--device", "cpu", "--out", str(tmp_path)) == 2
+        assert f"{tmp_path / name} is not a " in capsys.readouterr().err
+        assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+        (tmp_path / name).unlink()

@@ -23,13 +23,14 @@ def test_the_whole_command(tmp_path: Path) -> None:
     write(tmp_path / "torch.py", "raise SystemExit('not the real one')\n")
     write(tmp_path / "typer.py", "raise SystemExit('not the real one')\n")
     write(tmp_path / "mine.py", "print('[red]hello')\n" + RIGHT)
-    command = [sys.executable, "-m", "suite", "compare", "--op", "vector_add", "--with", "mine.py", "--with", "gone.py"]
+    write(tmp_path / "none.py", "x = 1\n")
+    command = [sys.executable, "-m", "suite", "compare", "--op", "vector_add", "--with", "mine.py", "--with", "none.py"]
     command += ["--impl", "with/*", "--shape", "N=1000", "--dtype", "float32", "--device", "cpu", "--out", "results"]
     command += ["--transfers", "--compile", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    mine, gone = json.loads(done.stdout)["rows"]
+    mine, none = json.loads(done.stdout)["rows"]
     assert (mine["implementation"], mine["status"], mine["execution"]) == ("with/mine", "ok", "native")
     assert mine["reason"] == "printed to stdout (mine.py:1)"
     assert "mine.py sha256 " in mine["versions"]
@@ -37,7 +38,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
         assert mine[column] > 0, column
     assert mine["to_device_us"] == 0, "it is there already"
     assert (mine["vs_best"], mine["vendor"]) == (None, "")
-    assert (gone["status"], gone["reason"]) == ("error", "gone.py: there is no such file")
+    assert (none["status"], none["reason"]) == ("error", "none.py has no function vector_add; it defines x")
     assert "with/mine" in (tmp_path / "results" / "vector_add.csv").read_text(encoding="utf-8")
 
 

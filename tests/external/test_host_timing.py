@@ -67,7 +67,7 @@ def test_a_claim_is_bounded_by_what_this_process_saw(claimed: int, span: int, fo
 
 
 def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
-    with pytest.raises(RaisedError, match="claims 1001 ns of a call that took 1000 ns: a clock was replaced"):
+    with pytest.raises(RaisedError, match="reports 1001 ns for a call that took 1000 ns: a clock was replaced"):
         call_ns(1001, 1000, 300)
 
 

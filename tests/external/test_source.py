@@ -20,8 +20,6 @@ from suite.runner.plan import Job, plan
 from suite.runner.selection import Selection
 
 UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
-    "other_suffix": ("k.txt", RIGHT, "k.txt is neither a .py nor a .cu file"),
-    "no_suffix": ("k", RIGHT, "k is neither a .py nor a .cu file"),
     "empty": ("k.py", "", "k.py has no function vector_add; it defines nothing"),
     "no_such_function": (
         "k.py",
@@ -67,13 +65,25 @@ def test_a_fault_that_reading_shows_is_reported_before_anything_runs(
     assert "\n" not in shown
 
 
-def test_a_path_that_is_no_file_is_a_fault(tmp_path: Path) -> None:
+def test_a_path_without_a_source_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
-    assert external(tmp_path / "gone.py").fault == f"{tmp_path / 'gone.py'}: there is no such file"
-    assert external(tmp_path).fault == f"{tmp_path.name} is a folder; --with takes a .py or .cu file"
-    assert external(tmp_path / "pipe.py").fault == "pipe.py is not a regular file"
+    write(tmp_path / "gene.py", RIGHT)
+    write(tmp_path / "k.txt", RIGHT)
+    write(tmp_path / "k", RIGHT)
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
-    assert "loop.py: " in external(tmp_path / "loop.py").fault
+    for name, complaint in {
+        "gone.py": "there is no such file; did you mean gene.py?",
+        "far.py": "there is no such file",
+        "gone/gone.py": "there is no such file",
+        ".": "is a folder; give a .py or .cu file",
+        "pipe.py": "is not a regular file",
+        "k.txt": "is neither a .py nor a .cu file",
+        "k": "is neither a .py nor a .cu file",
+    }.items():
+        with pytest.raises(UsageError, match=f"{re.escape(f'--with {tmp_path / name}: {complaint}')}$"):
+            external(tmp_path / name)
+    with pytest.raises(UsageError, match=r"--with .*loop\.py: cannot be read"):
+        external(tmp_path / "loop.py")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +116,9 @@ def test_a_name_bound_at_module_level_is_an_operation(text: str, tmp_path: Path)
     assert not external(write(tmp_path / "k.py", text)).fault
 
 
-def test_constants_apply_but_no_file_is_a_vendor(tmp_path: Path) -> None:
+def test_constants_apply(tmp_path: Path) -> None:
     line = external(write(tmp_path / "k.py", "VENDOR = 'cuBLAS'\nREQUIRES = 'sm_90'\nDETERMINISTIC = True\n" + RIGHT))
-    assert line.vendor is None
+    assert line.vendor == "cuBLAS"
     assert line.deterministic
     assert line.obstacle(CPU) == ("unsupported", "needs an NVIDIA GPU (sm_90); this is a CPU")
 
@@ -130,11 +140,13 @@ def test_the_version_of_the_file_is_part_of_its_row(tmp_path: Path) -> None:
     assert external(write(tmp_path / "k.py", RIGHT + "\n")).versions() != first
 
 
-def test_a_file_that_is_too_large_or_endless_is_a_fault(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_or_endless_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "large.py", b"#" * (MAX_SOURCE_BYTES + 1))
     (tmp_path / "endless.py").symlink_to("/dev/zero")
-    assert external(tmp_path / "large.py").fault == "large.py has more than 4 MiB, the most that is read"
-    assert external(tmp_path / "endless.py").fault == "endless.py is not a regular file"
+    with pytest.raises(UsageError, match=r"large\.py: has more than 4 MiB, the most that is read"):
+        external(tmp_path / "large.py")
+    with pytest.raises(UsageError, match=r"endless\.py: is not a regular file"):
+        external(tmp_path / "endless.py")
 
 
 HELPERS = {
@@ -195,9 +207,9 @@ def test_a_file_joins_the_operations_that_it_defines_and_impl_does_not_exclude_i
 
 
 def test_a_sweep_shows_external_files_that_it_leaves_out(tmp_path: Path) -> None:
-    files = [write(tmp_path / "mine.py", TRITON_FILE), tmp_path / "gone.py"]
+    files = [write(tmp_path / "mine.py", TRITON_FILE), write(tmp_path / "none.py", "x = 1\n")]
     (job,) = plan(Selection(("vector_add",), ("with/*",), sweep=True, files=tuple(files)), CPU)
     job = Job(job.op, job.cases[:1], job.implementations)
     rows = {row.implementation: row for row in compare([job], Options(CPU, native_only=True))}
-    assert rows["with/mine"].reason == "interpreted here, and a sweep is for what runs natively"
-    assert (rows["with/mine"].status, rows["with/gone"].status) == ("unsupported", "error")
+    assert rows["with/mine"].reason == "interpreted here, and a sweep runs native implementations only"
+    assert (rows["with/mine"].status, rows["with/none"].status) == ("unsupported", "error")

@@ -125,7 +125,10 @@ def test_sparkline(values: list[float | None], expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [(["--op", "sigmoid"], "none of the 4 tables in 4 runs"), (["--format", "pdf"], "unknown pdf")],
+    [
+        (["--impl", "torch", "--case", "M=9*"], "--case: unknown 'M=9*'; valid is"),
+        (["--format", "pdf"], "unknown 'pdf'"),
+    ],
 )
 def test_refusals(results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                   arguments: list[str], complaint: str) -> None:  # fmt: skip
@@ -133,3 +136,36 @@ def test_refusals(results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert complaint in capsys.readouterr().err
     assert suite(monkeypatch, "history", results / "none") == 2
     assert_one_error(capsys, "no runs here")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--op", "matmull"], "error: --op: unknown 'matmull'; valid is matmul; did you mean matmul?"),
+        (["--impl", "triton,cuda/wgma"], "unknown 'cuda/wgma'; valid are torch, cuda/wgmma, triton; did you mean"),
+        (["--dtype", "fp32"], "error: --dtype: unknown 'float32'; valid is bfloat16"),
+        (["--format", "pgn"], "error: --format: unknown 'pgn'; valid are csv, png, svg; did you mean png"),
+    ],
+)
+def test_a_name_that_no_run_has_is_refused(
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    results: Path,
+) -> None:
+    assert suite(monkeypatch, "history", results, *arguments) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["csv", "svg"])
+def test_a_file_of_someone_else_is_left_alone(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
+) -> None:
+    for _ in range(2):
+        assert suite(monkeypatch, "history", results, "--format", kind) == 0
+    path = next((results / "history").iterdir())
+    path.write_text("mine", encoding="utf-8")
+    assert suite(monkeypatch, "history", results, "--format", kind) == 2
+    assert f"{path} is not " in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "mine"

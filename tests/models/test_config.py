@@ -108,7 +108,7 @@ def test_experts_are_as_many_products_as_are_used(tmp_path: Path) -> None:
     assert summary(of(tmp_path, config))["experts' down"] == (128, "matmul", "M=128,N=4096,K=768,layout=nt")
     one = summary(of(tmp_path, config, 1, 1024, 1))
     assert one["experts' gate, up"] == (16, "matmul", "M=1,N=768,K=4096,layout=nt")
-    with pytest.raises(UsageError, match="9 experts a token of 8"):
+    with pytest.raises(UsageError, match="9 experts for each token, but there are only 8"):
         of(tmp_path, {**config, "num_experts": 8, "num_experts_per_tok": 9})
 
 
@@ -220,6 +220,13 @@ def test_the_command_writes_what_compare_reads(
     assert suite(monkeypatch, "shapes", "config.json", "--seq", "8", "--queries", "9") == 2
     assert_one_error(capsys, "must lie between 1 and --seq 8")
     assert suite(monkeypatch, "shapes", "none.json") == 2
+    assert suite(monkeypatch, "shapes", "config.json", "--out", "llamaforcausallm-b1-s64.json") == 0
+    capsys.readouterr()
+    assert suite(monkeypatch, "shapes", "config.json", "--out", "config.json") == 2
+    assert_one_error(
+        capsys, "config.json is not a file of this command and is left alone; give another file with --out"
+    )
+    assert of(tmp_path, LLAMA, 1, 64, 64) == expected
 
 
 def test_the_example_of_the_documents(

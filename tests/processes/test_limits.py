@@ -33,10 +33,10 @@ def test_a_timeout_names_the_phase_and_the_configuration() -> None:
         "the first call (load, build, compile, tune) did not end within 120 s and was stopped; --timeout allows more"
     )
     assert overdue(Phase.SECOND_CALL, 30.0) == (
-        "a second call, after calls that had ended, did not end within 30 s and was stopped"
+        "a second call, after earlier calls had ended, did not end within 30 s and was stopped"
     )
     assert overdue(Phase.TIMED_CALL, 30.0, "BLOCK=64") == (
-        "a timed call of BLOCK=64, after calls that had ended, did not end within 30 s and was stopped"
+        "a timed call of BLOCK=64, after earlier calls had ended, did not end within 30 s and was stopped"
     )
-    assert overdue(Phase.TELLING_CALL, 120.0, "odd_k").startswith("a telling call of odd_k, after calls")
+    assert overdue(Phase.TELLING_CALL, 120.0, "odd_k").startswith("a telling call of odd_k, after earlier calls")
     assert overdue(Phase.JUDGING, 600.0, "BLOCK=64") == "judging did not end within 600 s and was stopped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from report.rows import RECORD, failed, row, square
 from suite.core.paths import ROOT
 from suite.report.load import load_runs
 from suite.report.markdown import MADE_BY, markdown
-from suite.report.plots import data_of
+from suite.report.plots import data_of, plots_of
 from suite.report.tables import rows_table
 from suite.report.write import PLOTS, README, named_plots, write
 
@@ -55,13 +56,33 @@ def test_every_format_is_written_to_the_folder_that_is_given(
     assert all(f"]({PLOTS}/{name})" in text for name in plots if name.endswith(".svg"))
 
 
-def test_a_readme_of_someone_else_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
+FOREIGN = {
+    README: ("md", "a report"),
+    "report.html": ("html,md", "a report"),
+    f"{PLOTS}/*.svg": ("md", "a plot"),
+    f"{PLOTS}/*.png": ("png", "a plot"),
+}
+
+
+@pytest.mark.parametrize("pattern", FOREIGN)
+def test_a_file_of_someone_else_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path, pattern: str
 ) -> None:
-    (results / README).write_text("mine")
-    assert suite(monkeypatch, "report", results, "--format", "md") == 2
-    assert_one_error(capsys, "is not a report of this suite and is left alone; give another folder with --out")
-    assert (results / README).read_text() == "mine"
+    """A report replaces one of its own, but no other file; it then writes nothing."""
+    formats, what = FOREIGN[pattern]
+    monkeypatch.setattr(sys.modules[write.__module__], "plots_of", lambda run: list(plots_of(run))[:1])
+    for _ in range(2):
+        assert suite(monkeypatch, "report", results, "--format", formats) == 0
+    capsys.readouterr()
+    path = next(results.glob(pattern))
+    for each in results.glob(pattern):
+        each.unlink()
+    path.write_text("mine", encoding="utf-8")
+    before = {each: each.stat().st_mtime_ns for each in results.rglob("*")}
+    assert suite(monkeypatch, "report", results, "--format", formats) == 2
+    assert_one_error(capsys, f"{path} is not {what} of this suite and is left alone; give another folder with --out")
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert {each: each.stat().st_mtime_ns for each in results.rglob("*")} == before
 
 
 @pytest.mark.parametrize(
@@ -98,7 +119,8 @@ def test_columns_without_a_value_and_of_one_value_are_not_shown(results: Path) -
 
 
 def test_a_noisy_row_has_its_time_and_no_ratio(tmp_path: Path) -> None:
-    run = folder(tmp_path / "run", [*square(), row("numpy", 3.0, noisy=True, kernels_run="copy [1 x 32]")], RECORD)
+    noisy = row("numpy", 3.0, noisy=True, device_us_high=100.0, kernels_run="copy [1 x 32]")
+    run = folder(tmp_path / "run", [*square(), noisy], RECORD)
     heads = {each["head"]: each for each in rows_table(load_runs([run]))["columns"]}
     assert heads["vs best vendor"]["values"][-1] is None
     assert heads["device us"]["values"][-1] == 33.333

@@ -33,7 +33,7 @@ def test_rows_are_written_as_they_come_and_other_operations_stay(tmp_path: Path)
         results.complete()
     record = json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))
     assert record["device"]["name"] == "D"
-    assert record["run"] == {"complete": True, "tables": ["matmul"], "settings": {}}
+    assert record["run"] == {"complete": True, "tables": ["matmul"], "begun": ["matmul"], "settings": {}}
     assert (tmp_path / "sigmoid.csv").read_text(encoding="utf-8") == "kept"
     assert {path.name for path in tmp_path.iterdir()} == {"sigmoid.csv", "matmul.csv", "matmul.md", "environment.json"}
 
@@ -65,10 +65,14 @@ def test_each_table_keeps_the_record_of_the_run_that_wrote_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"run": 1}', '{"run": {"tables": 1}}', '{"earlier": 1}', "[" * 10**5])
-def test_a_damaged_record_of_an_earlier_run_is_replaced(tmp_path: Path, text: str) -> None:
-    (tmp_path / "environment.json").write_text(text, encoding="utf-8")
+def test_a_record_that_is_not_ours_is_replaced_if_forced_alone(tmp_path: Path, text: str) -> None:
+    record = tmp_path / "environment.json"
+    record.write_text(text, encoding="utf-8")
     (tmp_path / "sigmoid.csv").write_text("kept", encoding="utf-8")
-    with Results(tmp_path, ENVIRONMENT) as results:
+    with pytest.raises(UsageError, match=r"environment\.json is not an environment record of this suite and is left"):
+        Results(tmp_path, ENVIRONMENT)
+    assert record.read_text(encoding="utf-8") == text
+    with Results(tmp_path, ENVIRONMENT, force=True) as results:
         results.put("matmul", [row()])
     assert list(table_records(tmp_path)) == ["matmul"]
 

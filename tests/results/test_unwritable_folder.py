@@ -103,7 +103,8 @@ def test_a_kernel_that_fills_the_disk_costs_the_files_not_the_table_on_screen(
 def test_a_limit_on_file_sizes_is_a_full_disk_too(tmp_path: Path) -> None:
     (tmp_path / "vector_add.csv").write_text("an older table", encoding="utf-8")
     done = subprocess.run(
-        command(*PLAIN, "--dtype", "float32", "--out", tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=100,
+        command(*PLAIN, "--dtype", "float32", "--force", "--out", tmp_path),
+        cwd=ROOT, capture_output=True, text=True, timeout=100,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)),
     )  # fmt: skip
     assert done.returncode == 1
@@ -118,12 +119,12 @@ def test_a_folder_that_cannot_be_written_to_is_one_line_before_any_work(
     mounted: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = mounted("size=64k,ro")
-    assert call(monkeypatch, "compare", *PLAIN, "--out", folder) == 1
+    assert call(monkeypatch, "compare", *PLAIN, "--out", folder) == 2
     printed = capsys.readouterr()
     assert printed.err == (
         f"error: cannot write results to {folder}: Read-only file system; give another folder with --out\n"
     )
-    assert call(monkeypatch, "compare", *PLAIN, "--out", folder / "new") == 1
+    assert call(monkeypatch, "compare", *PLAIN, "--out", folder / "new") == 2
     assert "Read-only file system" in capsys.readouterr().err
 
 
@@ -131,8 +132,8 @@ def test_a_file_in_the_way_is_named_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    assert call(monkeypatch, "compare", *PLAIN, "--out", tmp_path / "file" / "below") == 1
-    assert "file/below: Not a directory; give another folder" in capsys.readouterr().err
+    assert call(monkeypatch, "compare", *PLAIN, "--out", tmp_path / "file" / "below") == 2
+    assert f"--out {tmp_path}/file/below: {tmp_path}/file is a file; give a folder" in capsys.readouterr().err
     (tmp_path / "out" / "vector_add.csv").mkdir(parents=True)
     said: list[str] = []
     with Results(tmp_path / "out", {}, on_problem=said.append) as results:

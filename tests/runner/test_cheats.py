@@ -20,6 +20,8 @@ OTHERS = ("narrow", "memory")
 HONEST_SHARE = 0.5
 """A cheat without effect takes at least this share of an honest kernel's time, and has at most its inverse of the
 ratio to the vendor, also on a machine with other users."""
+RUNS = 3
+"""A gain counts if it occurs in so many runs: on a machine with other users one run shows a gain by chance."""
 
 
 def key(cheat: Cheat) -> tuple[str, str, str, str]:
@@ -61,14 +63,26 @@ def answered(cheat: Cheat, row: Row, honest: Row) -> bool:
 
 
 def judge(files: Sequence[Cheat], device: Device) -> None:
+    """Compare the files. Those with a gain are compared again, and fail if each run shows a gain."""
+    for _ in range(RUNS):
+        said = unanswered(files, device)
+        files = [each for each in files if each.name in said]
+        if not files:
+            return
+        if any(row.status != "ok" for row in said.values()):
+            break  # no gain, which chance could show, but an answer that no run may give
+    assert {name: (row.status, row.device_us, row.vs_best, row.reason, row.remarks) for name, row in said.items()} == {}
+
+
+def unanswered(files: Sequence[Cheat], device: Device) -> dict[str, Row]:
+    """The rows of a run that are none of the answers that their files expect."""
     rows = compared(files, device)
     torch, honest, wrong = (rows[name] for name in ("torch", "with/honest", "with/plainly_wrong"))
     for row in torch, honest:
         assert (row.status, row.reason) == ("ok", ""), row
         assert row.device_us
     assert wrong.status == "wrong", "whatever ran before it"
-    said = {each.name: rows[each.row] for each in files if not answered(each, rows[each.row], honest)}
-    assert {name: (row.status, row.device_us, row.vs_best, row.reason, row.remarks) for name, row in said.items()} == {}
+    return {each.name: rows[each.row] for each in files if not answered(each, rows[each.row], honest)}
 
 
 @pytest.mark.slow(seconds=60)

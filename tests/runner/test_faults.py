@@ -53,7 +53,7 @@ EACH = {
     "wrong": ("wrong", "value: "),
     "dies_later": ("error", r"while timed: .*SIGSEGV at fault_dies_later\.py:5"),
     "lazy_later": ("wrong", r"wrong while timed: a result changed after its call"),
-    "hangs_later": ("timeout", r"while timed: a timed call, after calls that had ended, did not end within 3 s"),
+    "hangs_later": ("timeout", r"while timed: a timed call, after earlier calls had ended, did not end within 3 s"),
 }
 
 

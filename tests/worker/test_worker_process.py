@@ -179,7 +179,7 @@ def test_an_event_that_cannot_be_read_ends_the_worker(line: bytes, pool: Pool) -
     ask(pool, "right")
     assert pool._worker is not None
     pool._worker.lines.append(line)
-    with pytest.raises(WorkerDiedError, match="answered what cannot be read"):
+    with pytest.raises(WorkerDiedError, match="answer cannot be read"):
         ask(pool, "right")
     assert status(pool, "right") == "ok"
 
@@ -188,7 +188,7 @@ def test_a_reply_without_the_times_asked_for_ends_the_worker(pool: Pool) -> None
     ask(pool, "right")
     assert pool._worker is not None
     pool._worker.lines.append(encode_numbered(Done(TimeReply({})), pool._worker.number + 1).rstrip())
-    with pytest.raises(WorkerDiedError, match="answered what cannot be read"):
+    with pytest.raises(WorkerDiedError, match="answer cannot be read"):
         pool.ask(TimeRequest(CASE, ("torch",), 0, "cold", False), timeout_s=60.0)
     assert status(pool, "right") == "ok"
 

@@ -54,7 +54,7 @@ def _places(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what a node may be replaced with."""
+    """Yield the replacements of a node."""
     match node:
         case ast.BinOp(op=op) if type(op) in OPERATORS:
             yield ast.BinOp(node.left, OPERATORS[type(op)](), node.right)

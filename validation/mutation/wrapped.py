@@ -1,4 +1,4 @@
-"""Mutants that change the operands, the arguments or the result of a right line: what any kernel may get wrong.
+"""Mutants that change the operands, the arguments or the result of a right line: mistakes that any kernel may have.
 
 They follow from the declarations of an operation: its dimensions, operands, results and arguments.
 """

@@ -89,7 +89,7 @@ def judge(check: Check, timings: Timings) -> ProofRow:
     except UnknownError as error:
         return _row(check, OFF, **facts, note=f"no expectation: {error}")
     if expected is None:
-        return _row(check, NOT_RUN, **facts, note="this machine does not tell what to expect")
+        return _row(check, NOT_RUN, **facts, note="this machine has no data for the expected time")
     low, high = expected - check.down(expected), expected + check.up(expected)
     wanted = seen if check.activities is None else _spell(check.activities)
     complaints = [f"the record should hold {wanted}" if seen != wanted else "", check.requirement(timing)]
@@ -107,7 +107,7 @@ def _row(check: Check, verdict: str, **known: Any) -> ProofRow:
 
 
 def without_times(framework: str, work: str, verdict: str, reason: str) -> ProofRow:
-    """The row of work whose framework is not installed (NOT_RUN) or that failed (OFF)."""
+    """The row of work without a time: its framework is not installed (NOT_RUN), or it failed (OFF)."""
     return ProofRow(framework, work, None, None, None, None, None, verdict, note=reason)
 
 

@@ -20,7 +20,8 @@ TURNS, SAMPLES = 7, 500
 def overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofRow:
     """Compare the wall time of recorded and unrecorded samples: evict, synchronize, `work`, synchronize.
 
-    The recorded time includes the delivery and conversion of the records. `what` describes `work` in the row.
+    The recorded time includes the delivery and conversion of the records. The row shows `what` as the description of
+    `work`.
     """
 
     def unrecorded() -> None:

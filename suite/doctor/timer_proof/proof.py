@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from suite import frameworks, hardware
 from suite.core.errors import SuiteError, UsageError
-from suite.core.files import write_atomically
-from suite.doctor.local_device import array_bytes, describe, torch_device
+from suite.core.files import refuse_foreign, write_atomically
+from suite.core.text import error_line
+from suite.doctor.local_device import torch_device
 from suite.doctor.timer_proof import checks, overhead, render
 from suite.doctor.timer_proof.checks import OFF, Check, ProofRow
-from suite.hardware.device import Device
+from suite.hardware.device import Device, array_bytes
 from suite.timing.sampling import no_garbage_collection
 from suite.timing.target import CudaTarget, Target
 
@@ -40,7 +41,7 @@ def prove(
     Raises `UsageError` on a CPU, `SuiteError` without a recorder.
     """
     if where.type != "cuda":
-        raise UsageError("--timer: it is a GPU's activity records that are proved; device_us of a CPU is wall time")
+        raise UsageError("--timer checks a GPU's activity records; device_us of a CPU is wall time")
     facts = next(each for each in hardware.devices() if each["index"] == where.index)
     for name in ("triton", "jax"):
         frameworks.get(name).prepare(where)
@@ -54,7 +55,7 @@ def prove(
 
     torch.cuda.synchronize(device)
     if reason := unavailable_reason():
-        raise SuiteError(f"there is no recorder to prove: {reason}")
+        raise SuiteError(f"there is no recorder to check: {reason}")
     on_phase("building the work")
     arena = Arena(device, array_bytes(ARRAY_BYTES, hardware.memory_bytes("cuda", where.index)) // 4)
     found, rows = kits(where, arena)
@@ -81,7 +82,7 @@ def _overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofR
             return overhead.overhead_row(target, work, what)
         except Exception as error:  # from the recorder or the device
             name = f"the wall time of a sample of {what}, recorded"
-            return checks.without_times("torch", name, OFF, describe(error))
+            return checks.without_times("torch", name, OFF, error_line(error))
 
 
 def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: dict[str, Timing]) -> list[ProofRow]:
@@ -96,10 +97,17 @@ def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: 
             share = group.budget_s / len(group.calls)
             timings |= timing.measure(group.calls, device=device, cache=group.cache, budget_s=share)
     except Exception as error:  # from the recorder, a framework or the device
-        reason = describe(error)
+        reason = error_line(error)
         failed = [(check.framework, check.work) for check in judged] or [("", title)]
         return [checks.without_times(framework, work, OFF, reason) for framework, work in failed]
     return [checks.judge(check, timings) for check in judged]
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise `UsageError` if a file is in the way that `write` did not make."""
+    header, title = render.to_csv([]).encode(), render.TITLE.encode()
+    refuse_foreign([folder / "timer.csv"], lambda found: found.startswith(header), "a table of this command")
+    refuse_foreign([folder / "timer.md"], lambda found: found.startswith(title), "a document of this command")
 
 
 def write(folder: Path, rows: list[ProofRow], environment: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from suite.results.render import number, pipe_table, plain
 if TYPE_CHECKING:
     from rich.table import Table
 
+TITLE = "# The timer"
 HEADS = (
     "verdict",
     "framework",
@@ -99,7 +100,7 @@ def markdown(rows: Sequence[ProofRow], environment: Mapping[str, Any]) -> str:
     body = [[plain(cell) for cell in cells(row)] for row in rows]
     return "\n".join(
         [
-            f"# The timer on {device}",
+            f"{TITLE} on {device}",
             "",
             f"Work of known cost, recorded as `compare` records. Command: `{command}`. Versions: {plain(packages)}.",
             f"Tolerance, unless stated otherwise: {100 * SHARE:g}% of an expected time above {SHORT_US:g} us, "

@@ -138,7 +138,7 @@ def emptied_caches(kernels: Iterable[Autotuner]) -> Iterator[None]:
 
 
 def launches(kernels: Iterable[Autotuner], call: Callable[[], Any]) -> list[Launch]:
-    """The launches of `call` for whose keys these autotuners had no choice."""
+    """The launches of `call` with keys for which these autotuners had no choice."""
     found: list[Launch] = []
 
     def recorded(kernel: Autotuner) -> Callable[..., Any]:

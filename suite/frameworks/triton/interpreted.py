@@ -1,4 +1,4 @@
-"""Triton's interpreter for users' files: what works on a GPU works here, or says why not.
+"""Triton's interpreter for users' files: code that works on a GPU works here, or gives the reason why not.
 
 Import this only after `Adapter.prepare` of Triton, in the interpreted mode. `mend` changes the interpreter of this
 process, which runs one user's file.
@@ -89,7 +89,7 @@ class _Warm:
 
 
 class _Driver:
-    """Stands for the driver of a GPU: answers what files ask at their top."""
+    """Stands for the driver of a GPU: answers the questions that files ask at import."""
 
     def __init__(self) -> None:
         self.utils = SimpleNamespace(get_device_properties=lambda device=None: dict(_PROPERTIES))

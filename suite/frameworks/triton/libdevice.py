@@ -48,7 +48,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 """The functions of floating-point numbers, by name, for NumPy's arrays."""
 TESTS: Mapping[str, Callable[..., Any]] = {"isnan": np.isnan, "isinf": np.isinf, "finitef": np.isfinite}
-"""The functions whose result is a truth value, as a 32-bit integer."""
+"""The functions that return a truth value, as a 32-bit integer."""
 
 
 def provide() -> None:

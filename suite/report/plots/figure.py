@@ -90,7 +90,9 @@ def data_of(file: bytes) -> dict[str, Any]:
 
 
 def is_plot(file: bytes) -> bool:
-    """True if an SVG has data as `Plot.file` writes them."""
+    """True if an SVG or PNG has data as `Plot.file` writes them."""
+    if file.startswith(b"\x89PNG"):
+        return re.search(rb"(?:tE|iT)XtDescription\0+\{", file) is not None
     try:
         return isinstance(data_of(file), dict)
     except (SyntaxError, ValueError):  # ParseError is a SyntaxError

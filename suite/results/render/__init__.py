@@ -3,6 +3,7 @@
 from suite.results.render.chart import chart_lines
 from suite.results.render.columns import number
 from suite.results.render.markdown import markdown, pipe_table, plain
+from suite.results.render.matrix import matrix_lines
 from suite.results.render.overview import findings, overview_lines
 from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
 from suite.results.render.text import case_lines
@@ -16,6 +17,7 @@ __all__ = [
     "exit_status",
     "findings",
     "markdown",
+    "matrix_lines",
     "noise_remark",
     "number",
     "overview_lines",

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from suite.core.text import one_line
-from suite.results.groups import cases, fastest
+from suite.results.groups import Standing, cases, standing
 from suite.results.render.columns import number
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.view import Comparison
-from suite.results.row import Row, Status
+from suite.results.row import Row
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,65 +22,49 @@ def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[
     from rich.text import Text
 
     rows = list(rows)
-    groups = [group for group in cases(rows) if fastest(group) is not None]
+    groups = [group for group in cases(rows) if standing(group).comparable and standing(group).ranked]
     lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if len(groups) > 1 else []
     return [*lines, *(Text(line) for text in findings(rows, baseline) for line in wrapped(text, width, indent="  "))]
 
 
 def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[Text]:
     comparisons = [Comparison(group, baseline) for group in groups]
-    winners = [row for group in groups if (row := fastest(group)) is not None]
-    rivals = [_noisy_rival(group, winner) for group, winner in zip(groups, winners, strict=True)]
-    names = [f"{row.operation} {short_case(row.case)} {short_dtype(row)}" for row in winners]
-    frameworks = list(dict.fromkeys(_framework(row) for group in groups for row in _ranked(group)))
+    found = [standing(group) for group in groups]
+    names = [f"{group[0].operation} {short_case(group[0].case)} {short_dtype(group[0])}" for group in groups]
+    ranked = [row for each in found for row in each.timed if each.is_ranked(row)]
+    frameworks = list(dict.fromkeys(map(_framework, ranked)))
     fields = [
         Field("case", [one_line(name) for name in names], False),
-        Field("winner", [_winner(row, rival) for row, rival in zip(winners, rivals, strict=True)], False),
+        Field("winner", [_winner(each) for each in found], False),
         Field(
             comparisons[0].head,
             [
-                "" if rival is not None else number(each.ratio(row), 3)
-                for each, row, rival in zip(comparisons, winners, rivals, strict=True)
+                number(each.ratio(among.winner), 3) if among.winner is not None else ""
+                for each, among in zip(comparisons, found, strict=True)
             ],
         ),
     ]
     for framework in frameworks:
-        cells = [_best(group, each, framework) for group, each in zip(groups, comparisons, strict=True)]
+        cells = [_best(among, each, framework) for among, each in zip(found, comparisons, strict=True)]
         fields.append(Field(framework, cells))
     return table(fields, width)
 
 
-def _noisy_rival(rows: Sequence[Row], winner: Row) -> Row | None:
-    """A noisy row whose interval reaches below the winner's time; None if there is none."""
-    for row in rows:
-        if row.noisy and row.device == winner.device and (row.device_us_low or 0.0) < (winner.device_us or 0.0):
-            return row
-    return None
-
-
-def _winner(row: Row, rival: Row | None) -> str:
-    return one_line(row.implementation if rival is None else f"none: {rival.implementation} is noisy")
+def _winner(found: Standing) -> str:
+    if found.winner is not None:
+        return one_line(found.winner.implementation)
+    return one_line(f"none: {found.rivals[0].implementation} is noisy")
 
 
 def _framework(row: Row) -> str:
     return one_line(row.implementation.partition("/")[0])
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """The timed rows of a case, on the device of its first row, that are not noisy."""
-    return [
-        row
-        for row in rows
-        if row.status is Status.OK and row.device_us is not None and not row.noisy and row.device == rows[0].device
-    ]
-
-
-def _best(rows: Sequence[Row], comparison: Comparison, framework: str) -> str:
+def _best(among: Standing, comparison: Comparison, framework: str) -> str:
     """The framework's fastest row: its variant and ratio, `gluon 1.01`, or its time if there is no reference."""
-    own = [row for row in _ranked(rows) if _framework(row) == framework]
-    if not own:
+    best = among.best(lambda row: _framework(row) == framework)
+    if best is None:
         return ""
-    best = min(own, key=lambda row: row.device_us or 0.0)
     ratio = comparison.ratio(best)
     value = number(ratio, 3) if ratio is not None else f"{number(best.device_us, 4)} us"
     return " ".join(filter(None, (one_line(best.implementation.partition("/")[2]), value)))
@@ -101,13 +85,12 @@ def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
 
 
 def _candidates(comparison: Comparison) -> list[Row]:
-    """Our own rows of a case that have a reference, the best first."""
-    own = [
+    """Our own ranked rows of a case that have a reference, the fastest first."""
+    return [
         row
-        for row in _ranked(comparison.rows)
+        for row in standing(comparison.rows).ranked
         if row.is_ours and row is not comparison.reference(row) and comparison.ratio(row) is not None
     ]
-    return sorted(own, key=lambda row: -(comparison.ratio(row) or 0.0))
 
 
 def _finding(kind: str, found: Sequence[Comparison]) -> str:

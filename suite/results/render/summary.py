@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from suite.core.text import one_line
-from suite.results.groups import cases
-from suite.results.row import Row, Status
+from suite.results.groups import cases, standings
+from suite.results.render.labels import short_case, short_dtype
+from suite.results.row import FAILURES, Row, Status
 
 MAX_NAMED = 3
 """The largest number of noisy rows that are named at the end of a run."""
@@ -19,9 +20,33 @@ def summary(rows: Sequence[Row]) -> str:
     return f"{len(rows)} rows: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
 
+def progress_line(rows: Sequence[Row]) -> str:
+    """The outcome of one case: `matmul M=N=K=64 fp32: 3 ok, 1 wrong (cuda/tiled)`; empty if nothing supports it.
+
+    Unsupported rows are left out, and rows that failed are named.
+    """
+    ran = [row for row in rows if row.status is not Status.UNSUPPORTED]
+    if not ran:
+        return ""
+    names: dict[Status, list[str]] = {}
+    for row in ran:
+        names.setdefault(row.status, []).append(row.implementation)
+    parts = [f"{len(each)} {status}{_named(each) if status in FAILURES else ''}" for status, each in names.items()]
+    return one_line(f"{ran[0].operation} {short_case(ran[0].case)} {short_dtype(ran[0])}: {', '.join(parts)}")
+
+
+def _named(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})"
+
+
+def failures(rows: Iterable[Row], *, strict: bool = False) -> list[Row]:
+    """The rows that are wrong, an error, a timeout, or faster than the device can be; `strict`: or weak."""
+    return [row for row in rows if row.failed or (strict and row.is_weak)]
+
+
 def exit_status(rows: Iterable[Row], *, strict: bool = False) -> int:
-    """1 if any row is wrong, an error, a timeout, or faster than the device can be; `strict`: or weak; else 0."""
-    return 1 if any(row.failed or (strict and row.is_weak) for row in rows) else 0
+    """1 if any row is among the `failures`, else 0."""
+    return 1 if failures(rows, strict=strict) else 0
 
 
 def weak_remark(rows: Sequence[Row]) -> str:
@@ -34,8 +59,9 @@ def weak_remark(rows: Sequence[Row]) -> str:
 
 
 def noise_remark(rows: Iterable[Row], limit: float) -> str:
-    """A sentence that names noisy rows and a remedy; empty if no row is noisy."""
-    noisy = [row for row in rows if row.noisy]
+    """A sentence that names the noisy rows that are not ranked, and a remedy; empty if there are none."""
+    found = [each for group in cases(rows) for each in standings(group).values()]
+    noisy = [row for each in found for row in each.timed if row.noisy and not each.is_ranked(row)]
     if not noisy:
         return ""
     names = [f"{row.operation} {row.case} {row.dtype} {row.precision} {row.implementation}" for row in noisy]

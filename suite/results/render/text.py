@@ -19,6 +19,7 @@ from suite.results.render.columns import (
 from suite.results.render.error_map import map_lines
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, clipped, table, wrapped
+from suite.results.render.notes import Notes
 from suite.results.render.view import DEFAULT, NOTE, RATE, Comparison, View
 from suite.results.row import Mode, Row, Status
 
@@ -54,7 +55,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
     view = view or View()
     whole = CaseTable.from_rows(rows)
     comparison = Comparison(rows, view.baseline)
-    notes = _Notes()
+    notes = Notes()
     shown = view.ordered([row for row in rows if row.status not in NEVER_RAN])
     lines = [Text(each, style="bold") for each in _title(rows, comparison, width)]
     if shown:
@@ -69,46 +70,20 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
     under += [line for text in whole.remarks for line in wrapped(text, width, indent="  ")]
     chosen = zip(rows, whole.kernels, strict=True)
     under += [
-        clipped(f"{one_line(row.implementation)} ran {text}", width) for row, text in chosen if row.vendor and text
+        line
+        for row, text in chosen
+        if row.vendor and text
+        for line in wrapped(f"{one_line(row.implementation)} ran {text}", width, indent="  ")
     ]
     return [*lines, *map(Text, under)]
 
 
-class _Notes:
-    """The numbered texts under a table, without repetition."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._brief: set[int] = set()
-
-    def number(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers) + 1)
-
-    def brief(self, text: str) -> int:
-        """The number of a text that may be cut off after one line."""
-        if text not in self._numbers:
-            self._brief.add(self.number(text))
-        return self.number(text)
-
-    def numbers(self, row: Row) -> str:
-        """The numbers of a row's notes: `1,3`."""
-        return ",".join(str(self.number(text)) for text in _notes(row))
-
-    def lines(self, width: int) -> list[str]:
-        lines = []
-        for text, place in self._numbers.items():
-            numbered = f"{place:>2}  {text}"
-            lines += [clipped(numbered, width)] if place in self._brief else wrapped(numbered, width, indent="    ")
-        return lines
-
-
-def _notes(row: Row) -> list[str]:
-    found = (
-        [f"{row.execution}, without a GPU: not timed"]
-        if row.execution is not Mode.NATIVE and row.status is Status.OK
-        else []
-    )
-    found += ["noisy: not ranked"] if row.noisy else []
+def _notes(row: Row, comparison: Comparison) -> list[str]:
+    untimed = row.execution is not Mode.NATIVE and row.status is Status.OK
+    found = [f"{row.execution}, without a GPU: not timed"] if untimed else []
+    if row.noisy:
+        is_ranked = comparison.standings[row.device].is_ranked(row)
+        found.append("noisy: ranked, since its interval decides" if is_ranked else "noisy: not ranked")
     texts = row.explanation, row.weakness if row.is_weak else "", row.remarks, profile_text(row)
     return found + [one_line(text) for text in texts if text]
 
@@ -127,11 +102,12 @@ def _name(row: Row, devices: bool) -> str:
     return one_line(f"{row.implementation} ({row.device})" if devices else row.implementation)
 
 
-def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -> list[str]:
+def _never_ran(rows: Sequence[Row], status: Status, notes: Notes, width: int) -> list[str]:
     """The rows of a status that never ran: `unsupported: numpy [1], cuda/skinny [2]`. Empty if there are none."""
-    number = notes.brief if status is Status.UNSUPPORTED else notes.number
     found = [
-        f"{one_line(row.implementation)}\u00a0[{number(one_line(row.reason))}]" if row.reason else row.implementation
+        f"{one_line(row.implementation)}\u00a0[{notes.number(one_line(row.reason))}]"
+        if row.reason
+        else row.implementation
         for row in rows
         if row.status is status
     ]
@@ -140,7 +116,7 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: _Notes) -> list[Field]:
+def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: Notes) -> list[Field]:
     """The columns in which at least one row has a value."""
     names = view.columns or DEFAULT
     if view.wide:
@@ -150,7 +126,7 @@ def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: _Not
     return [each for each in fields if any(each.cells) or view.columns]
 
 
-def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: _Notes) -> Field:
+def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: Notes) -> Field:
     if name == "status":
         return Field(name, [str(row.status) for row in rows], False, [STYLES[row.status] for row in rows])
     if name == "device_us":
@@ -162,7 +138,7 @@ def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: _Notes
     if name == RATE:
         return _rates(rows)
     if name == NOTE:
-        return Field(NOTE, [notes.numbers(row) for row in rows], False)
+        return Field(NOTE, [notes.numbers(_notes(row, comparison)) for row in rows], False)
     return Field(HEADS.get(name, name), [_cell(row, name) for row in rows], _is_number(rows, name))
 
 

@@ -44,13 +44,13 @@ def test_requirements_of_an_architecture() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("k<<<1, 2>>>(x);", "launch(::cuda_host::address(k), [&](auto... a) { k(a...); }, 1, 2)(x);"),
+        ("k<<<1, 2>>>(x);", "launch(::cuda_host::address(k), [=](auto... a) { k(a...); }, 1, 2)(x);"),
         (
             "else a::k<T, (1 > 2)><<<g(1, 2), b, s[1], t>>>(x, y);",
-            "else launch(::cuda_host::address(a::k<T, (1 > 2)>), [&](auto... a) { a::k<T, (1 > 2)>(a...); }, "
+            "else launch(::cuda_host::address(a::k<T, (1 > 2)>), [=](auto... a) { a::k<T, (1 > 2)>(a...); }, "
             "g(1, 2), b, s[1], t)(x, y);",
         ),
-        ("k<<<1, f<int>>>>(x);", "launch(::cuda_host::address(k), [&](auto... a) { k(a...); }, 1, f<int>)(x);"),
+        ("k<<<1, f<int>>>>(x);", "launch(::cuda_host::address(k), [=](auto... a) { k(a...); }, 1, f<int>)(x);"),
         ("// k<<<1, 2>>>(x);\n'\"'; 1'000;", "// k<<<1, 2>>>(x);\n'\"'; 1'000;"),
         ('"k<<<1, 2>>>(x)" R"(k<<<1>>>)" R"d()" k<<<)d"', '"k<<<1, 2>>>(x)" R"(k<<<1>>>)" R"d()" k<<<)d"'),
         ("x << 3 <<y; a<b<c>>();", "x << 3 <<y; a<b<c>>();"),
@@ -83,7 +83,22 @@ def test_shared_variables_are_found(text: str, names: list[str]) -> None:
     assert "__shared__" not in rewritten
     assert rewritten.count("static") == 1 + len(names)
     for name in names:
-        assert f"enter_shared(cuda_host_block, {name});" in rewritten
+        assert f'enter_shared(cuda_host_block, {name}, "{name}");' in rewritten
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        ("__shared__ float tile[32][33], sums[N < 3 ? 1 : 2];", ["float tile[32][33];", "float sums[N < 3 ? 1 : 2];"]),
+        ("static __shared__ alignas(16) Pack<T, 8> x;", ["alignas(16) Pack<T, 8> x;"]),
+        ("__shared__ Pair<int, float> *a, b[2];", ["Pair<int, float> *a;", "Pair<int, float> b[2];"]),
+    ],
+)
+def test_shared_variables_with_gaps(text: str, members: list[str]) -> None:
+    rewritten = " ".join(_rewrite.to_host(text, gaps=True).split())
+    assert "__shared__" not in rewritten
+    for i, member in enumerate(members):
+        assert f"alignas(128) {member} char cuda_host_gap{i}[128];" in rewritten
 
 
 def test_dynamic_shared_memory_becomes_a_pointer_and_lines_do_not_move() -> None:

@@ -64,7 +64,7 @@ def short_spins(kits: Sequence[Kit], spins: Spins) -> Group:
                 f"spin of {2 * count:,} cycles",
                 two,
                 cycles(count, two, after=one),
-                f"a spin of {count:,} cycles, and as many more",
+                f"a spin of {count:,} cycles, plus {count:,} cycles",
             )
         )
         checks.append(
@@ -132,7 +132,7 @@ def many_blocks(kit: Kit, arena: Arena) -> Group:
         f"{many:,} blocks with arithmetic",
         all_,
         expect,
-        "from the first block's begin to the last one's end, untraced, and what a launch adds to a block's",
+        "from the first block's begin to the last one's end, untraced, plus the time that a launch adds to one block",
         note=lambda timings: f"{untraced[all_]:.2f} us by the blocks",
     )
     calls = Call(one, partial(kit.blocks, 1), kit.wait), Call(all_, partial(kit.blocks, many), kit.wait)

@@ -1,0 +1,222 @@
+"""Plans a comparison, runs it, and reports its end: the work of `python -m suite compare`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.output import Output
+from suite.core.errors import ResultsError, UsageError
+from suite.core.files import check_writable
+from suite.core.text import one_line
+from suite.external.source import refuse_unusable
+from suite.results.replacing import CODE, refuse_replacing
+from suite.runner.options import Options
+from suite.runner.selection import Selection
+
+if TYPE_CHECKING:
+    from suite.hardware.device import Device
+    from suite.problem.source import Kind
+    from suite.results.row import Row
+    from suite.results.store import Results
+    from suite.runner.plan import Job
+
+OperationFile = tuple[Path, "Kind"]
+"""A file that defines the operation, and its kind."""
+
+
+def run_comparison(
+    selection: Selection,
+    own: OperationFile | None,
+    options: Options,
+    parameters: Mapping[str, Any],
+    out: Path | None,
+    shown: Output,
+) -> None:
+    """Plan, run and report.
+
+    `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
+    kind. `out` is the folder of the results; None makes a new folder for the run.
+    """
+    from suite import hardware
+    from suite.results.resume import settings
+    from suite.runner.plan import plan, refuse_too_large, refuse_unknown_baseline
+
+    shown.check()
+    where = options.device
+    _check_files(selection, own, options, parameters, out)
+    selection = with_operation_file(selection, own, options, shown.remark)
+    memory = hardware.memory_bytes(where.type, where.index)
+    jobs = plan(selection, where, memory)
+    refuse_too_large(jobs, memory, where.name)
+    refuse_unknown_baseline(jobs, shown.view.baseline)
+    _warn_of_tuned_file(where, shown.remark)
+    environment = hardware.environment_record(where.type, where.index, str(parameters.get("commit") or ""))
+    if selection.workload is not None:
+        environment["workload"] = selection.workload.document()
+        parameters = {**parameters, "shapes_file": selection.workload.digest}
+    shared = settings(parameters, where, environment)
+    environment["code"] = shared["code"]
+    results = _results([job.op.name for job in jobs], where, out, environment, parameters, shared)
+    options = replace(options, code_folder=results.folder / CODE)
+    rows = _run(jobs, options, results, shown)
+    if selection.workload is not None and shown.tables:
+        from suite.report.layer import sentences
+
+        for line in sentences(selection.workload, rows):
+            print(line, flush=True)
+    _report(rows, results, environment, options, shown)
+
+
+def _check_files(
+    selection: Selection, own: OperationFile | None, options: Options, parameters: Mapping[str, Any], out: Path | None
+) -> None:
+    """Raise `UsageError` for files and folders that cannot be used, before a user's file runs."""
+    from suite.runner import inspection
+
+    inspection.check(parameters.get("profile") or "", options, publish=bool(parameters.get("publish")))
+    refuse_unusable(selection.files)
+    if out is not None:
+        check_writable(out)
+        if own is not None and not (parameters.get("resume") or parameters.get("force")):
+            refuse_replacing(out, [own[0].stem])
+
+
+def _results(
+    names: Sequence[str],
+    where: Device,
+    out: Path | None,
+    environment: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Results:
+    """The results of the operations `names`, in the folder `out` or in that of the run."""
+    from suite.results import run_folder
+    from suite.results.store import Results
+
+    resumed = bool(parameters.get("resume"))
+    folder = run_folder.last_or_new if resumed else run_folder.new
+    return Results(
+        out if out is not None else folder(where.results_folder, names),
+        environment,
+        operations=names,
+        settings=settings,
+        resumed=resumed,
+        keep_samples=not parameters.get("publish"),
+        force=bool(parameters.get("force")),
+        on_problem=say,
+    )
+
+
+def with_operation_file(
+    selection: Selection, own: OperationFile | None, options: Options, remark: Callable[[str], None] = say
+) -> Selection:
+    """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
+    if own is None:
+        return selection
+    if selection.workload is not None:
+        raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
+    from suite.runner.operation_file import load_operation
+
+    op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+    for sentence in op.weaknesses:
+        remark(f"{op.name}: {sentence}: an ok says nothing about it")
+    if op.unexamined:
+        remark(f"{op.name}: for lack of time, {op.unexamined} inputs and parameters were not tried")
+    return replace(selection, own=op)
+
+
+def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output) -> list[Row]:
+    """Run `jobs` and return all rows, stored in `results` as they come.
+
+    An interruption ends the command with exit status 130.
+    """
+    from suite.cli.console import RunConsole
+    from suite.results import parquet, run_folder
+    from suite.runner.compare import compare
+
+    console = RunConsole(results, view=shown.view, tables=shown.tables, progress=not shown.quiet)
+    try:
+        with results, console.open():
+            if results.kept:
+                shown.remark(f"resumed: {len(results.kept)} rows are there already")
+            rows = compare(jobs, options, console, results.kept)
+            results.complete()
+    except KeyboardInterrupt:
+        rest = f"finished rows are in {results.folder}: the same command with --resume goes on from there"
+        say(f"interrupted; {rest if results.begun else 'no row was finished'}")
+        raise typer.Exit(130) from None
+    finally:
+        if results.begun:
+            run_folder.set_latest(results.folder)
+    if results.begun and results.problem is None:
+        _write_maps(results.folder, rows, shown.remark)
+    if shown.file_format == "parquet" and rows:
+        parquet.write(results.folder, rows)
+    console.finished(rows)
+    return rows
+
+
+def _write_maps(folder: Path, rows: Sequence[Row], remark: Callable[[str], None]) -> None:
+    """Write an image for each wrong row that shows the places of its errors."""
+    from suite.report.maps import write_maps
+
+    try:
+        written = write_maps(folder, rows)
+    except ResultsError as error:
+        say(f"error: {error}")
+    else:
+        if written:
+            remark(f"where wrong results are wrong: {written[0] if len(written) == 1 else written[0].parent}")
+
+
+def _report(
+    rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, shown: Output
+) -> None:
+    """Print the messages at the end of a run, and end with its exit status."""
+    from suite.cli.console import print_lines, stdout
+    from suite.results.render.failures import failure_lines
+    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
+    from suite.runner import inspection
+
+    if shown.as_json:
+        print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
+    elif shown.quiet:
+        console = stdout()
+        print_lines(console, failure_lines(rows, console.width, strict=shown.strict))
+    for line in crossovers(rows) if shown.tables else ():
+        print(line, flush=True)
+    if options.dumped and (written := inspection.summary(rows)):
+        shown.remark(f"code: {written}")
+    for remark in filter(None, (noise_remark(rows, options.max_noise), weak_remark(rows))):
+        shown.remark(remark)
+    if results.problem is not None:
+        say(summary(rows))
+        raise results.problem
+    say(f"{summary(rows)}; written to {results.folder}")
+    raise typer.Exit(exit_status(rows, strict=shown.strict))
+
+
+def _warn_of_tuned_file(where: Device, remark: Callable[[str], None]) -> None:
+    """Warn that tuned configurations cannot be used. The column `config` of the rows says it too."""
+    from suite.frameworks.triton import tuned
+
+    try:
+        tuned.find(where.name)
+    except ResultsError as error:
+        remark(f"{one_line(error)}; kernels choose from their short lists")
+
+
+def _json_row(row: Row) -> dict[str, Any]:
+    """A row as JSON values. JSON has no infinities, so an infinite error ratio becomes the text "inf"."""
+    from suite.results.row import COLUMNS
+
+    values = {name: getattr(row, name) for name in COLUMNS}
+    return {k: str(v) if isinstance(v, float) and math.isinf(v) else v for k, v in values.items()}

@@ -1,0 +1,227 @@
+"""Accesses out of bounds and races in shared memory are found, with thread, line and index; right kernels pass.
+
+Each entry of FAULTS and RIGHT is the body of a kernel. All are compiled as one file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from cuda_ref import build
+from cuda_ref.build import compiler
+
+pytestmark = [
+    pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu"))),
+    pytest.mark.skipif(not compiler.can_check(), reason="accesses are checked by GCC only; set CXX=g++"),
+]
+
+N = 1000
+"""Elements of `a` and `b`, which are float32."""
+HEADER = '#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
+
+
+class Kernel(NamedTuple):
+    body: str
+    found: str = ""
+    """Part of the message."""
+    blocks: int = 4
+    threads: int = 256
+    shared: int = 0
+
+
+FAULTS = {
+    # global memory
+    "no_guard": Kernel("b[i] = a[i];", "reads index 10"),
+    "guard_by_one_too_many": Kernel("if (i <= n) b[i] = 1;", "writes index 1000 of b, which has 1000 elements"),
+    "guard_of_the_read_only": Kernel("float x = 0; if (i < n) x = a[i]; b[i] = x;", "writes index 10"),
+    "before_the_start": Kernel("if (i < n) b[i] = a[i - 1];", "reads index -1 of a"),
+    "last_neighbour": Kernel("if (i < n) b[i] = a[i + 1];", "reads index 1000 of a"),
+    "ceiling_of_the_grid": Kernel("for (int k = 0; k < 4; k++) b[i * 4 + k] = 1;", "writes index 1000 of b", 1, 251),
+    "vector_over_the_end": Kernel(
+        "if (i * 4 <= n) ((float4*)b)[i] = make_float4(1, 2, 3, 4);",
+        "writes index 250 of b, which has 250 elements of 16",
+        blocks=1,
+    ),
+    "vector_read_over_the_end": Kernel(
+        "if (i == 0) { float4 x = *(const float4*)(a + n - 4 + 4); b[0] = x.x; }", "reads index 1000 of a"
+    ),
+    "bytes_for_elements": Kernel(
+        "if (i < n) ((char*)b)[i * 4 + 4] = 0;", "index 4000 of b, which has 4000 elements of 1"
+    ),
+    "row_for_column": Kernel("int r = i / 100, c = i % 100; if (i < n) b[c * 100 + r] = a[i];", "of b"),
+    "row_pitch_of_another": Kernel("int r = i / 10, c = i % 10; if (i < n) b[i] = a[r * 11 + c];", "of a"),
+    "tail_of_a_tile": Kernel("for (int k = 0; k < 1024; k += 256) b[k + t] = a[k + t];", "of a", 1, 256),
+    "index_overflow": Kernel(
+        "if (i < n) b[i] = a[int(unsigned(i) * 2147483649u)];", "a pointer of the host, or an index"
+    ),
+    "index_far": Kernel("b[i + 100000000] = 1;", "no memory of the device", 1, 1),
+    "null": Kernel("const float* p = nullptr; b[i] = p[i];", "no memory of the device", 1, 1),
+    "grid_stride_from_the_end": Kernel("for (int k = n; k >= 0; k -= 64) b[k] = a[k];", "index 1000 of", 1, 1),
+    "neighbour_above_and_below": Kernel("if (i < n) b[i] = a[i] + a[i - 32] + a[i + 32];", "of a"),
+    "reversed": Kernel("if (i < n) b[i] = a[n - i];", "reads index 1000 of a"),
+    "halves_of_floats": Kernel("if (i < n) b[i] = to_float(((const __half*)a)[i * 4]);", "of a"),
+    "atomic": Kernel("atomicAdd(b + i, 1.0f);", "of b"),
+    "read_only_load": Kernel("b[0] = __ldg(a + n + t);", "reads index 1000 of a", 1, 1),
+    # shared memory
+    "shared_by_one": Kernel(
+        "__shared__ float s[256]; s[t + 1] = 1; __syncthreads(); b[t] = s[t];", "byte 1024 of s", 1
+    ),
+    "shared_before": Kernel(
+        "__shared__ float s[64]; s[t] = 1; __syncthreads(); b[t] = s[t - 1];",
+        "byte -4 of s, which has 256 bytes",
+        1,
+        64,
+    ),
+    "shared_too_small": Kernel("__shared__ float s[128]; s[t] = 1; __syncthreads(); b[t] = s[255 - t];", "of s", 1),
+    "dynamic_none_asked": Kernel(
+        "extern __shared__ float d[]; d[t] = 1;", "of dynamic shared memory, of which the launch asks for 0 bytes", 1
+    ),
+    "dynamic_bytes_for_elements": Kernel(
+        "extern __shared__ float d[]; d[t] = 1;", "of which the launch asks for 256 bytes", 1, 256, 256
+    ),
+    "dynamic_by_one": Kernel(
+        "extern __shared__ float d[]; d[t + 1] = 1;", "byte 1024 of dynamic shared memory", 1, 256, 1024
+    ),
+    "transposed_tile": Kernel(
+        "__shared__ float s[8][32]; s[t % 32][t / 32] = 1; __syncthreads(); b[t] = s[t / 32][t % 32];", "of s", 1
+    ),
+    # races
+    "no_barrier": Kernel("__shared__ float s[256]; s[t] = t; b[t] = s[255 - t];", "race: ", 1),
+    "no_barrier_of_neighbours": Kernel("__shared__ float s[64]; s[t] = t; b[t] = s[(t + 1) % 64];", "race: ", 1, 64),
+    "no_barrier_at_the_end_of_a_loop": Kernel(
+        "__shared__ float s[256]; float sum = 0; for (int k = 0; k < 3; k++)"
+        " { s[t] = a[k * 256 + t]; __syncthreads(); sum += s[255 - t]; } b[t] = sum;",
+        "no __syncthreads between",
+        1,
+    ),
+    "no_barrier_within_a_warp": Kernel("__shared__ float s[32]; s[t] = t; b[t] = s[31 - t];", "no __syncwarp", 1, 32),
+    "tree_without_barriers": Kernel(
+        "__shared__ float s[256]; s[t] = a[t]; __syncthreads();"
+        " for (int k = 128; k > 0; k /= 2) if (t < k) s[t] += s[t + k]; b[t] = s[0];",
+        "race: ",
+        1,
+    ),
+    "tree_without_the_last_barriers": Kernel(
+        "__shared__ float s[256]; s[t] = a[t]; __syncthreads(); for (int k = 128; k > 16; k /= 2)"
+        " { if (t < k) s[t] += s[t + k]; __syncthreads(); }"
+        " if (t < 16) for (int k = 16; k > 0; k /= 2) s[t] += s[t + k]; b[t] = s[t];",
+        "race: ",
+        1,
+    ),
+    "all_write_one": Kernel("__shared__ int s; s = t; __syncthreads(); b[t] = s;", "race: writes byte 0 of s", 1),
+    "flag_without_barrier": Kernel("__shared__ int s; if (t == 0) s = 5; b[t] = s;", "race: ", 1),
+    "sum_without_atomic": Kernel(
+        "__shared__ float s; if (t == 0) s = 0; __syncthreads(); s += 1; __syncthreads(); b[t] = s;", "race: ", 1
+    ),
+    "atomic_beside_a_plain_read": Kernel(
+        "__shared__ int s; if (t == 0) s = 0; __syncthreads(); atomicAdd(&s, 1); b[t] = s;", "race: ", 1
+    ),
+    "dynamic_race": Kernel(
+        "extern __shared__ float d[]; d[t] = t; b[t] = d[t ^ 64];", "of dynamic shared memory", 1, 256, 1024
+    ),
+    "scan_in_place": Kernel(
+        "__shared__ float s[128]; s[t] = a[t]; __syncthreads(); for (int k = 1; k < 128; k *= 2)"
+        " { if (t >= k) s[t] += s[t - k]; __syncthreads(); } b[t] = s[t];",
+        "race: ",
+        1,
+        128,
+    ),
+    "last_block_of_a_tile": Kernel(
+        "__shared__ float s[2][64]; s[0][t] = a[t]; __syncthreads(); s[1][63 - t] = s[0][t]; b[t] = s[1][t];",
+        "race: ",
+        1,
+        64,
+    ),
+}
+
+RIGHT = {
+    "guarded": Kernel("if (i < n) b[i] = a[i];"),
+    "grid_stride": Kernel("for (int k = i; k < n; k += gridDim.x * blockDim.x) b[k] = a[k];", blocks=2),
+    "vectors": Kernel("if (i < n / 4) ((float4*)b)[i] = ((const float4*)a)[i];", blocks=1),
+    "neighbours": Kernel("if (i < n) b[i] = (i ? a[i - 1] : 0) + (i < n - 1 ? a[i + 1] : 0);"),
+    "reversed_tile": Kernel(
+        "__shared__ float s[250]; int k = blockIdx.x * 250 + t; s[t] = a[k]; __syncthreads(); b[k] = s[249 - t];",
+        threads=250,
+    ),
+    "tree": Kernel(
+        "__shared__ float s[256]; s[t] = t; __syncthreads(); for (int k = 128; k > 0; k /= 2)"
+        " { if (t < k) s[t] += s[t + k]; __syncthreads(); } b[t] = s[0];",
+        blocks=1,
+    ),
+    "warp_tree": Kernel(
+        "__shared__ float s[32]; s[t] = t; __syncwarp(); for (int k = 16; k > 0; k /= 2)"
+        " { float x = t < k ? s[t + k] : 0; __syncwarp(); if (t < k) s[t] += x; __syncwarp(); } b[t] = s[0];",
+        blocks=1,
+        threads=32,
+    ),
+    "shuffles": Kernel(
+        "float x = t; for (int k = 16; k > 0; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k); b[t] = x;", blocks=1
+    ),
+    "atomics": Kernel(
+        "__shared__ int s; if (t == 0) s = 0; __syncthreads(); atomicAdd(&s, 1); __syncthreads(); b[t] = s;", blocks=1
+    ),
+    "all_write_the_same": Kernel("__shared__ int s; s = 7; __syncthreads(); b[t] = s;", blocks=1),
+    "dynamic": Kernel("extern __shared__ float d[]; d[t] = t; __syncthreads(); b[t] = d[t ^ 64];", "", 1, 256, 1024),
+    "double_buffer": Kernel(
+        "__shared__ float s[2][256]; float sum = 0; for (int k = 0; k < 3; k++)"
+        " { s[k % 2][t] = a[k * 256 + t]; __syncthreads(); sum += s[k % 2][255 - t]; } b[t] = sum;",
+        blocks=1,
+    ),
+    "own_elements": Kernel("__shared__ float s[256]; s[t] = a[t]; s[t] *= 2; b[t] = s[t];", blocks=1),
+    "constants": Kernel("b[t] = table[t % 8];", blocks=1),
+    "local_array": Kernel("float x[8]; for (int k = 0; k < 8; k++) x[k] = k * t; b[t] = x[(t * 3) % 8];", blocks=1),
+}
+
+
+def text_of(name: str, kernel: Kernel) -> str:
+    return (
+        f"__global__ void {name}_kernel(const float* a, float* b, int n) {{\n"
+        f"    const int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n    {kernel.body}\n}}\n"
+        f'extern "C" int {name}(const float* a, float* b, int64_t n, cudaStream_t stream, LaunchRecord* record) {{\n'
+        f"    {name}_kernel<<<{kernel.blocks}, {kernel.threads}, {kernel.shared}, stream>>>(a, b, int(n));\n"
+        f"    return cudaGetLastError();\n}}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("checked") / "kernels.cu"
+    path.write_text(HEADER + "".join(text_of(*each) for each in {**FAULTS, **RIGHT}.items()))
+    return path
+
+
+def run(source: Path, name: str) -> str:
+    """The message of the launch; empty if it has none."""
+    a, b = torch.arange(2 * N, dtype=torch.float32)[:N], torch.zeros(N + 512)[256 : N + 256]
+    try:
+        with build.checked():
+            build.launch(source, name, a.device, a, b, N)
+    except build.CudaError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_with_its_thread_and_line(source: Path, name: str) -> None:
+    said = run(source, name)
+    lines = source.read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(lines) if text.startswith(f"__global__ void {name}_kernel")) + 2
+    assert FAULTS[name].found in said, said
+    assert f"kernels.cu:{line}: " in said, said
+    assert "block (" in said
+    assert "thread (" in said
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_kernel_passes(source: Path, name: str) -> None:
+    assert run(source, name) == ""
+
+
+def test_launches_outside_are_not_checked(source: Path) -> None:
+    b = torch.zeros(1, 2 * N)
+    build.launch(source, "guard_by_one_too_many", b.device, b, b, N)
+    assert b[0, N] == 1
