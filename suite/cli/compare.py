@@ -63,7 +63,7 @@ from suite.cli.output import Output
 from suite.cli.shape_files import sizes
 from suite.core.errors import UsageError
 from suite.core.least import Least
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S

@@ -15,7 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
