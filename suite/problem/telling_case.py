@@ -178,10 +178,10 @@ def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCas
         def is_large(shape: Shape, number: int = number) -> bool:
             return math.prod(op.output_shapes(op.case(shape))[number]) > MANY
 
-        found = min(filter(is_large, costs), key=costs.__getitem__, default=None)
-        if found is not None and not any(map(is_large, others)):
-            others = (*others, found)
-            yield TellingCase(op.case(found).label, found, first=False)
+        cheapest = min(filter(is_large, costs), key=costs.__getitem__, default=None)
+        if cheapest is not None and not any(map(is_large, others)):
+            others = (*others, cheapest)
+            yield TellingCase(op.case(cheapest).label, cheapest, first=False)
 
 
 def _axes(op: Declared) -> list[int]:
