@@ -37,6 +37,7 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder, Sample
 from suite.timing.target import Target, target
 from validation.matmul_plans import drawn, listed
+from validation.matmul_plot import Point, plot
 
 OP = ops.get("matmul")
 BEGIN, END = "<!-- lines:begin -->", "<!-- lines:end -->"
@@ -325,29 +326,15 @@ def distribution(ratios: Sequence[float]) -> list[str]:
     return [str(len(ratios)), f"{mean:.3f}", f"{min(ratios):.3f}", ", ".join(f"{each:.3f}" for each in quartiles)]
 
 
-def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Plot the ratios of our lines over arithmetic intensity, and over waves of large tiles."""
-    from matplotlib.figure import Figure
-
-    names = [x for x in LINES if not is_vendor(x) and any(x in each.us for timed in sets.values() for each in timed)]
-    figure = Figure(figsize=(9, 2.6 * len(names)), layout="constrained")
-    axes = figure.subplots(len(names), 2, sharey=True, squeeze=False)
-    for (left, right), line in zip(axes, names, strict=True):
-        for title, timed in sets.items():
-            shown = [each for each in timed if line in each.us]
-            ratios = [each.ratio(line) for each in shown]
-            left.scatter([each.intensity for each in shown], ratios, s=9, alpha=0.7, label=title)
-            right.scatter([each.waves for each in shown], ratios, s=9, alpha=0.7, label=title)
-        for each in (left, right):
-            each.axhline(1, color="gray", linewidth=0.8)
-            each.set(xscale="log", yscale="log")
-            each.minorticks_off()
-            each.set_yticks([0.25, 0.5, 1, 2, 4], labels=["0.25", "0.5", "1", "2", "4"])
-        left.set_ylabel(f"cuBLAS / {line}")
-    axes[-1][0].set_xlabel("arithmetic intensity, FLOP per byte")
-    axes[-1][1].set_xlabel("waves of tiles of 128 x 256")
-    axes[0][0].legend(fontsize="small")
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:
+    """The points of the plot by line, and by dtype, precision and layout."""
+    rows: dict[str, dict[str, list[Point]]] = {line: {} for line in LINES if not is_vendor(line)}
+    for each in (each for timed in sets.values() for each in timed):
+        layout, dtype, precision = each.kind
+        kind = f"{dtype}, {layout}" if precision == "ieee" else f"{dtype} {precision}, {layout}"
+        for line in rows.keys() & each.us.keys():
+            rows[line].setdefault(kind, []).append(Point(each.intensity, each.waves, each.ratio(line)))
+    return {line: kinds for line, kinds in rows.items() if kinds}
 
 
 def main() -> int:
@@ -373,7 +360,7 @@ def main() -> int:
         text = tables(sets)
         print(text)
         if given.plot:
-            plot(sets, given.plot)
+            plot(plotted(sets), given.plot)
         if given.write:
             if given.plot:
                 place = os.path.relpath(given.plot, given.write.parent)

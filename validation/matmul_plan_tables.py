@@ -22,6 +22,7 @@ from cuda_ref.matmul import _model_tf32_float8 as model_tf32_float8
 from cuda_ref.matmul import _tiles as tiles
 from cuda_ref.matmul._rates import Rates
 from cuda_ref.matmul._tiles import Plan, Problem
+from validation.matmul_plot import Point
 from validation.matmul_short_list import estimated_us, is_listed
 
 DTYPES = {
@@ -54,6 +55,10 @@ def predicted_us(plan: Plan, x: AnyProblem, rates: Rates) -> float:
         return model.predicted_us(plan, x, model.costs_of(rates))
     costs = model_tf32_float8.costs_of(rates)[x.kernel]
     return model_tf32_float8.predicted_us(plan, x, costs, model.costs_of(rates))
+
+
+KINDS_OF_SETS = {"list": "listed shapes", "draws": "drawn shapes", "fit": "shapes of the fit"}
+"""Names of the kinds of sets in the plot, by the beginnings of their files' names."""
 
 
 @dataclass(frozen=True)
@@ -221,26 +226,14 @@ def _kernels(timed: Sequence[Timed]) -> list[str]:
     return lines
 
 
-def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Plot the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    for axes, (label, place) in zip(
-        figure.subplots(1, 2, sharey=True),
-        {"arithmetic intensity, FLOP per byte": intensity, "waves of tiles of 128 x 256": waves}.items(),
-        strict=True,
-    ):
-        for title, timed in sets.items():
-            points = [(place(each.x), each.vendor_ratio(each.chosen)) for each in timed]
-            axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
-        axes.axhline(1, color="gray", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel=label)
-        axes.minorticks_off()
-        axes.set_yticks([0.25, 0.5, 0.7, 1, 1.4, 2, 4], labels=["0.25", "0.5", "0.7", "1", "1.4", "2", "4"])
-    figure.axes[0].set_ylabel("time of cuBLAS / time of cuda/auto")
-    figure.axes[0].legend()
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:
+    """The points of the plot, of the chosen plan, by kind of set."""
+    rows: dict[str, dict[str, list[Point]]] = {}
+    for title, timed in sets.items():
+        name = KINDS_OF_SETS.get(title.partition("_")[0], title)
+        points = [Point(intensity(each.x), waves(each.x), each.vendor_ratio(each.chosen)) for each in timed]
+        rows.setdefault(f"cuda/wgmma, {name}", {}).setdefault("", []).extend(points)
+    return rows
 
 
 def intensity(x: AnyProblem) -> float:

@@ -38,7 +38,8 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
-from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plot, predicted_us, read, summarize, table
+from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plotted, predicted_us, read, summarize, table
+from validation.matmul_plot import plot
 from validation.matmul_short_list import estimated_us, is_listed
 
 Shape = tuple[int, int, int]
@@ -300,7 +301,7 @@ def main() -> int:
                 summarize(timed, given.summary / f"{title}.csv")
         text = table(sets)
         if given.plot:
-            plot(sets, given.plot)
+            plot(plotted(sets), given.plot)
         print(text)
         if given.write:
             before, _, rest = given.write.read_text().partition(BEGIN)

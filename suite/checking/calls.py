@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from suite.checking import memory
-from suite.checking.memory import MemoryUse, is_row_major, same_bits
+from suite.checking.memory import MemoryUse, is_dense, same_bits
 from suite.problem.outputs import joined, leaves
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def call_once(
 def as_torch(result: Any, adapter: Adapter, form: Form) -> tuple[torch.Tensor, ...]:
     """Return the results of a call as torch tensors over the same memory: one, or those of a tuple, list or mapping.
 
+    A result may have its axes stored in any order, as `torch.empty_like` of a transposed operand has.
     Raises `RefusedError` if the type, number, shapes, dtypes, strides or device are not those of `form`.
     """
     forms = tuple(zip(form.output_shapes, form.output_dtypes, strict=True))
@@ -149,8 +150,8 @@ def _one_as_torch(
         raise RefusedError(f"shape: the result has shape {shape}, expected {expected}")
     if dtype not in (expected_dtype, adapter.stand_ins.get(expected_dtype)):
         raise RefusedError(f"dtype: the result is {dtype}, expected {expected_dtype}")
-    if not is_row_major(shape, strides):
-        raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
+    if not is_dense(shape, strides):
+        raise RefusedError(f"strides: the result has strides {strides}, expected an array without gaps")
     output: torch.Tensor = adapter.to_torch(result).detach()
     if output.device != form.device:
         raise RefusedError(f"device: the result is on {output.device}, expected {form.device}")

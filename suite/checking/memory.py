@@ -154,6 +154,12 @@ def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
     return flat[BAND_BYTES // flat.element_size() : -BAND_BYTES // flat.element_size()]
 
 
+def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """True if an array has no gaps and no overlaps, with its axes stored in any order."""
+    order = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]), reverse=True)
+    return is_row_major(tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order))
+
+
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """True if `strides`, in elements, describe a C array. Dimensions of 1 and empty arrays may have any strides."""
     step = 1

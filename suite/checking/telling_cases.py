@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from suite.checking.calls import LocalCaller, RefusedError
 from suite.checking.check import NO_TIME, check_briefly
 from suite.checking.diagnosis import Diagnosis
@@ -14,6 +16,7 @@ from suite.checking.repeats import Duration
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
 from suite.problem.case import Case
+from suite.problem.specials import kind_of, known
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,15 @@ class ProbeResult:
         """Return the result of these cases, all of which passed, and of `more`."""
         declined = {**self.not_covered, **more.not_covered}
         return ProbeResult((*self.passed, *more.passed), more.reason, more.diagnosis, declined)
+
+
+def is_beyond(adapter: Adapter, case: Case, device: torch.device) -> bool:
+    """True if the framework itself gets a part of the case's inputs wrong (`Adapter.limits`)."""
+    limits = adapter.limits(device)
+    parts = case.inputs.replace("/", "+").split("+")
+    special = [kind_of(part) for part in parts if known(part)]
+    kinds = (*parts, *special, *(f"{each}@" for each in special))
+    return any(case.dtype in limits.get(kind, ()) for kind in kinds)
 
 
 def probe(
@@ -71,9 +83,7 @@ def probe_cases(
     declined: dict[str, str] = {}
     for name in problems:
         problem = problems[name]
-        limits = adapter.limits(problem.device)
-        parts = problem.case.inputs.replace("/", "+").split("+")
-        if any(problem.case.dtype in limits.get(part, ()) for part in parts):
+        if is_beyond(adapter, problem.case, problem.device):
             continue
         on_case(name)
         try:

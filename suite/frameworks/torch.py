@@ -27,9 +27,9 @@ class Torch(TorchAdapter):
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
         """oneDNN uses a CPU's bfloat16 instructions, which flush subnormal numbers to zero, and its tiles of bfloat16
-        (AMX), which multiply what lies between the elements of an operand by 0."""
+        (AMX), which multiply what lies beside the elements of a row by 0."""
         flags = host.cpu_flags() if device.type == "cpu" else ()
-        limits = {"subnormal": "avx512_bf16", "stepped": "amx_bf16", "padded": "amx_bf16"}
+        limits = {"subnormal": "avx512_bf16"} | dict.fromkeys(("stepped", "padded", "nan@", "infinity@"), "amx_bf16")
         return {inputs: ("bfloat16",) for inputs, flag in limits.items() if flag in flags}
 
     def prepare(self, device: Device) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from suite.core.integers import cdiv
 from suite.history.load import CaseHistory, Line
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
-from suite.report.plots.labels import Label, label_line_ends
+from suite.report.plots.labels import Label, label_line_ends, title
 from suite.report.style import INK, look
 from suite.results.render.labels import short_case, short_dtype
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PANELS, MAX_RUNS, MAX_TICKS = 8, 60, 5
+PANEL, HEADROOM = (3.2, 2.2), 1.06
+"""Width and height of a panel in inches; the end of its axis over the highest value."""
 RATIO, TIME = "times as fast as the best vendor library", "device us"
 
 
@@ -59,14 +61,16 @@ def _values(line: Line, runs: Sequence[Any], has_ratios: bool) -> list[float | N
 def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
-    figure, axes = grid(len(panels), (3.2, 2.2), Margins(0.75, 0.25 + text_inches(names, 7.5), 0.4, 0.5))
+    right = 0.25 + text_inches(names, 7.5)
+    figure, axes = grid(len(panels), PANEL, Margins(0.75, right, 0.4, 0.5))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
+        title(ax, panel["title"], PANEL[0] + right)
     return figure
 
 
 def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
-    labels = []
+    labels, highest = [], 1.0 if panel["unit"] == RATIO else 0.0
     for name, values in panel["lines"].items():
         known = [(place, value) for place, value in enumerate(values) if value is not None]
         if not known:
@@ -76,13 +80,13 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
             range(len(y)), y, marker=style.marker, color=style.color, markeredgewidth=0, markersize=4, linewidth=1.2
         )
         labels.append(Label(*known[-1], name, style.color))
+        highest = max(highest, *(value for _, value in known))
     if panel["unit"] == RATIO:
         ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, HEADROOM * highest or 1.0)
     count = len(panel["runs"])
     step = cdiv(count, MAX_TICKS)
     ax.set_xticks(range(0, count, step), panel["runs"][::step], fontsize=7)
     ax.set_xlim(-0.3, count - 0.7)
-    ax.set_title(panel["title"])
     ax.set_ylabel(panel["unit"], fontsize=7.5)
     label_line_ends(ax, labels)

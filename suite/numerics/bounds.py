@@ -74,11 +74,18 @@ def longest_chain(terms: int) -> int:
     return min(terms, max(CHAIN, 2 * math.isqrt(terms)))
 
 
-def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor:
+def sum_variance(
+    total: torch.Tensor,
+    spread_squared: torch.Tensor,
+    terms: int,
+    depth: int | None,
+    repeats: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Return the variance of the error of adding `terms` numbers in float32, in any order.
 
     total: the sums, float64. spread_squared: the sums of the squares of the terms. depth: products that a tensor core
-    adds in one step; None for additions one by one.
+    adds in one step; None for additions one by one. repeats: how many terms are equal (`suite/numerics/repeats.py`);
+    None if they are all different.
 
     Numbers in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with steps of
     size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The mean square of the walk is spread^2 / 6;
@@ -86,13 +93,26 @@ def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, 
 
     Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Such an error has the
     variance of a rounding, and a mean, whose sum (`sum_shift`) varies as the walk does.
+
+    The errors of r equal terms add up as one, r times as large, and so do their steps: n / r roundings of r^2 times the
+    variance, in a walk of r spread^2.
     """
     u = unit_roundoff("float32")
+    if repeats is not None:
+        many = repeats.clamp(max=max(terms, 1))
+        of_walk = sum_variance(total, spread_squared * many, terms, depth)
+        return of_walk.mul_(many)
     shift_variance = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
     variance = torch.addcmul(
         spread_squared * (terms * u**2 / 3.0 + shift_variance), total, total, value=terms * u**2 / 9.0
     )
     return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
+
+
+def largest_sum_error(spread_squared: torch.Tensor, terms: int, chain: int) -> torch.Tensor:
+    """Return the worst case of a float32 sum of `terms` numbers by chains of at most `chain` additions, but for the
+    last rounding: each other one is at most u times the sum of the sizes."""
+    return (spread_squared * terms).sqrt_().mul_(max(chain - 1, 0) * unit_roundoff("float32"))
 
 
 def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor | float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -29,13 +30,20 @@ class Noise:
     independent: int
 
 
+@lru_cache(maxsize=8)
 def sample(shape: tuple[int, ...], device: torch.device) -> tuple[torch.Tensor, ...]:
     """Return the indices of evenly spaced elements of an array: about SAMPLE, or all of a smaller one.
 
-    The step divides no dimension, so the elements lie in all rows and columns.
+    The step divides no dimension, so the elements lie in all rows and columns. The last results are kept, since each
+    draw of a case asks for the same several times.
     """
     count = math.prod(shape)
     step = max(1, count // SAMPLE)
     while step > 1 and any(math.gcd(step, size) > 1 for size in shape):
         step += 1
-    return tuple(torch.unravel_index(torch.arange(0, count, step, device=device), shape))
+    flat = torch.arange(0, count, step, device=device)
+    found = []
+    for size in reversed(shape):
+        found.append(flat % max(size, 1))
+        flat = flat // max(size, 1)
+    return tuple(reversed(found))

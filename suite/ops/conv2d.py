@@ -11,7 +11,7 @@ import torch
 from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES
 from suite.ops.matmul import matmul_limit, product_noise
-from suite.problem import family, numbers, shape
+from suite.problem import family, numbers, shape, specials
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -80,11 +80,13 @@ class Conv2d(Operation):
     telling = (
         TellingCase("three_channels", STEM),
         TellingCase("large_result", (2, 64, 66, 3, 16, 1, 1, 1, 0), first=False),
+        TellingCase("range_stride", (2, 9, 7, 16, 24, 3, 3, 2, 1), "range", first=False),
         TellingCase("R=131", (1, 140, 1, 1, 1, 131, 1, 1, 0), first=False),
         TellingCase("S=131", (1, 1, 140, 1, 1, 1, 131, 1, 0), first=False),
         TellingCase("R=1024", (1, 1030, 1, 1, 1, 1024, 1, 1, 0), first=False),
         TellingCase("S=1024", (1, 1, 1030, 1, 1, 1, 1024, 1, 0), first=False),
     )
+    untold = ("nan@1", "infinity@1")
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
         "N": (1, 3),
         "H": (1, 7, 12, 33),
@@ -126,6 +128,11 @@ class Conv2d(Operation):
         "nan_weights": Family(
             "NaN in a weight; without padding, whose zeros would meet it",
             numbers.per_operand(numbers.normals, numbers.one_nan),
+            shapes=((2, 9, 7, 16, 24, 3, 3, 1, 0),),
+        ),
+        "infinite_weights": Family(
+            "infinite weights; without padding, whose zeros would meet them",
+            specials.values("infinity@1", family.NORMALS),
             shapes=((2, 9, 7, 16, 24, 3, 3, 1, 0),),
         ),
         "cancellation": family.cancellation(ODD, values=halves_that_cancel),

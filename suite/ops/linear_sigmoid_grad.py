@@ -42,7 +42,7 @@ class Derivative:
 def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: torch.Tensor, case: Case) -> Derivative:
     """Compute the derivative from float64 operands, with its errors.
 
-    1. An error e of z changes y by y (1 - y) e. So does its systematic error.
+    1. An error e of z changes y by y (1 - y) e. So does its systematic error. Where y (1 - y) is 0, z may be infinite.
     2. y has the error of the sigmoid in float32. In 16 bits it may also be rounded, since libraries keep it for the
        backward pass. The rounding is at most u y, even for y near 1, where 1 - y then loses all its digits.
     3. An error e of y changes dz by dy (1 - 2 y) e. dz is rounded to the type of the inputs, as a factor of products.
@@ -53,9 +53,11 @@ def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: to
     dz = dy * slope
     fine, u = unit_roundoff("float32"), unit_roundoff(case.dtype)
     sigmoid_error = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
-    variance = slope.square() * (z_errors.variance + z_errors.rounding.square() / 3.0) + sigmoid_error / 3.0
+    through_z = slope.square() * (z_errors.variance + z_errors.rounding.square() / 3.0)
+    variance = through_z.masked_fill_(slope == 0.0, 0.0) + sigmoid_error / 3.0
     rounding = (dz.abs() * (u + 3.0 * fine)).clamp(min=half_smallest(case.dtype)) * (dz != 0)
-    return Derivative(dz, change * slope * z_errors.shift, variance * change.square() + rounding.square() / 3.0)
+    shift = (change * slope * z_errors.shift).masked_fill_(slope == 0.0, 0.0)
+    return Derivative(dz, shift, variance * change.square() + rounding.square() / 3.0)
 
 
 @dataclass

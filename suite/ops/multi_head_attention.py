@@ -14,6 +14,7 @@ from suite.numerics.attention import attention_error, score_shift
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, rounding_variance, sum_shift, sum_variance, truncation
 from suite.numerics.formats import DTYPES, unit_roundoff
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats
 from suite.problem import blocks, family, numbers, placement
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -79,6 +80,12 @@ def token_noise(systematic: torch.Tensor, variance: torch.Tensor, case: Case) ->
         return None
     at = sample((1, *systematic.shape), systematic.device)[1:]
     return Noise(systematic[at], variance[at], case["B"] * case["S"] * case["H"])
+
+
+def equal_features(weights: torch.Tensor, parts: int) -> torch.Tensor:
+    """Return how many features of x weights^T are equal, in each of so many parts: those whose weights are equal."""
+    features = weights @ torch.linspace(1.0, 2.0, weights.shape[1], dtype=weights.dtype, device=weights.device).sqrt_()
+    return repeats(features.abs().view(parts, -1)).view(-1)
 
 
 class MultiHeadAttention(Operation):
@@ -162,28 +169,29 @@ class MultiHeadAttention(Operation):
         """Yield one batch entry at a time. The bound is that of the last product, with the errors of its factor o.
 
         In 16 bits q, k, v and o may be rounded once each. Errors of o at different features are taken as independent,
-        and so are those of q, k and v; the systematic error of truncated sums is common to all.
+        and so are those of q, k and v, unless features are equal. The systematic error of truncated sums is common to
+        all.
         """
         b, s, e, h = case.shape
         if b * s * e == 0:
             return
         depth, count = MMA_DEPTH.get(case.dtype), b * s * e
         w_qkv, w_out = (each.double() for each in inputs[1:])
-        squared = w_qkv.square()
+        squared, equal = w_qkv.square(), equal_features(w_qkv, 3 * h).view(3, h)
         for batch in range(b):
             x = inputs[0][batch].double()
             qkv = x @ w_qkv.T
             variance = sum_variance(qkv, x.square() @ squared.T, e, depth)
             if case.dtype != "float32":
                 variance += rounding_variance(qkv, case.dtype)
-            o, o_variance, moved = self._heads(qkv, variance, case)
+            o, o_variance, moved = self._heads(qkv, variance, equal, case)
             if case.dtype != "float32":
                 o_variance += rounding_variance(o, case.dtype)
             value, lost = o @ w_out.T, truncation(e, depth) + truncation(s, depth)
             systematic = (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth) + 2.0 * truncation(e, depth))
             systematic += value.abs() * lost + sum_shift(value, e, depth)
             systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # from the quotient
-            variance = o_variance @ w_out.square().T
+            variance = o_variance @ w_out.square().T * equal_features(w_qkv[2 * e :], 1)
             variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
             bound = limit(systematic + variance.sqrt() * deviations(count), value, case.dtype)
             del qkv, o, o_variance, moved
@@ -192,19 +200,23 @@ class MultiHeadAttention(Operation):
                 yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None], noise)
 
     def _heads(
-        self, qkv: torch.Tensor, variance: torch.Tensor, case: Case
+        self, qkv: torch.Tensor, variance: torch.Tensor, equal: torch.Tensor, case: Case
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return attention's result, its variance and its derivative by the scores' growth, of one batch entry."""
+        """Return attention's result, its variance and its derivative by the scores' growth, of one batch entry.
+
+        equal (3, heads): how many features of q, k and v are equal. Their errors are equal too, and add up in scores.
+        """
         (_, s, e, h), d = case.shape, case["E"] // case["H"]
         o, o_variance, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
         for head in range(h):
             at = [slice(part * e + head * d, part * e + head * d + d) for part in range(3)]
             q, k, v = (qkv[:, each] for each in at)
-            errors = [variance[:, each] for each in at]
+            errors = [variance[:, each] * times for each, times in zip(at, (*equal[:2, head], 1.0), strict=True)]
+            repeated = equal[:2, head].min()
             products = (k.nan_to_num(0.0)[:, :, None] * v.nan_to_num(0.0)[:, None, :]).view(s, d * d)
             for start in range(0, s, self._rows(case)):
                 rows = slice(start, min(start + self._rows(case), s))
-                found = _attended(q[rows], k, v, errors[0][rows], errors[1], errors[2], products, start, case)
+                found = _attended(q[rows], k, v, errors[0][rows], *errors[1:], products, repeated, start, case)
                 o[rows, at[0]], o_variance[rows, at[0]], moved[rows, at[0]] = found
         return o, o_variance, moved
 
@@ -227,14 +239,16 @@ def _attended(
     k_variance: torch.Tensor,
     v_variance: torch.Tensor,
     products: torch.Tensor,
+    repeated: torch.Tensor,
     start: int,
     case: Case,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return attention's result for rows of q from `start` on, its variance, and its derivative by the scores' growth.
 
     q_variance, k_variance, v_variance: variances of the operands. products (keys, D D): products of each key's
-    features with those of its value. An error of v_j adds p_j times itself to o. An error of k_j moves one score of
-    each query. An error of feature c of q moves all scores of a row, and o by the covariance of k_jc and v_j under p.
+    features with those of its value. repeated: how many terms of a score are equal. An error of v_j adds p_j times
+    itself to o. An error of k_j moves one score of each query. An error of feature c of q moves all scores of a row,
+    and o by the covariance of k_jc and v_j under p.
     """
     (s, d), scale = k.shape, 1.0 / math.sqrt(k.shape[1])
     q = q * scale
@@ -249,6 +263,9 @@ def _attended(
     covariances = (p @ products).view(len(q), d, d)
     covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
     sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
+    if float(repeated) > 1.0:
+        seen = scores.masked_fill(scores == -math.inf, 0.0)
+        score_variance += sum_variance(seen, sizes_squared, d, MMA_DEPTH.get(case.dtype), repeated)
     moved, variance = attention_error(
         value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, score_variance=score_variance
     )

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics.bounds import deviations, limit, longest_chain, sum_variance
+from suite.numerics.bounds import deviations, largest_sum_error, limit, longest_chain, sum_variance
 from suite.numerics.formats import DTYPES
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats
 from suite.problem import family, numbers, placement
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -21,23 +22,45 @@ from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
-def sum_limit(value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str) -> torch.Tensor:
+def sum_limit(
+    value: torch.Tensor,
+    squares: torch.Tensor,
+    terms: int,
+    count: int,
+    dtype: str,
+    repeated: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Return the bound for sums of `terms` numbers in float32, in any order but by chains of good length.
 
-    squares: float64 sums of squares.
+    squares: float64 sums of squares. repeated: how many terms of each sum are equal; None if all differ. The worst case
+    is smaller for few terms, and for equal ones.
     """
-    variance = sum_variance(value, squares, longest_chain(terms), None)
-    return limit(variance.sqrt_() * deviations(count), value, dtype)
+    chain = longest_chain(terms)
+    error = sum_variance(value, squares, chain, None, repeated).sqrt_() * deviations(count)
+    return limit(torch.minimum(error, largest_sum_error(squares, terms, chain)), value, dtype)
 
 
 def sum_truth(
-    index: tuple[slice, ...], value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str
+    index: tuple[slice, ...],
+    value: torch.Tensor,
+    squares: torch.Tensor,
+    terms: int,
+    count: int,
+    dtype: str,
+    repeated: torch.Tensor,
 ) -> Truth:
     """Return the truth of sums of `terms` numbers, with their bound; see `sum_limit`."""
     at = sample(tuple(value.shape), value.device)
-    variance = sum_variance(value[at], squares[at], longest_chain(terms), None).reshape(-1)
+    variance = sum_variance(value[at], squares[at], longest_chain(terms), None, repeated[at]).reshape(-1)
     noise = Noise(torch.zeros_like(variance), variance, count)
-    return Truth(index, value, sum_limit(value, squares, terms, count, dtype), noise)
+    return Truth(index, value, sum_limit(value, squares, terms, count, dtype, repeated), noise)
+
+
+def equal_terms(x: torch.Tensor, axis: int | None) -> torch.Tensor:
+    """Return how many terms of each sum of a matrix are equal, of the shape of the sums."""
+    if axis is None:
+        return repeats(x[sample(tuple(x.shape), x.device)].view(1, -1), x.numel()).view(())
+    return repeats(x.mT if axis == 0 else x).view(-1)
 
 
 def positive(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -145,9 +168,10 @@ class Sum(Operation):
         if axis == 1:
             for start in range(0, m, together):
                 piece = x[start : start + together].double()
+                equal = equal_terms(piece, axis)
                 value, squares = piece.sum(dim=1), piece.square_().sum(dim=1)
                 index = (slice(start, start + len(value)),)
-                yield sum_truth(index, value, squares, n, count, case.dtype)
+                yield sum_truth(index, value, squares, n, count, case.dtype, equal)
             return
         value, squares = (torch.zeros(shape, dtype=torch.float64, device=x.device) for _ in range(2))
         over: tuple[int, ...] = (0, 1) if axis is None else (0,)
@@ -157,7 +181,8 @@ class Sum(Operation):
             squares += piece.square_().sum(dim=over)
         if value.numel() > 0:
             terms = m if axis == 0 else m * n
-            yield sum_truth((slice(0, n),) * len(shape), value, squares, terms, count, case.dtype)
+            index = (slice(0, n),) * len(shape)
+            yield sum_truth(index, value, squares, terms, count, case.dtype, equal_terms(x, axis))
 
     def output_shape(self, case: Case) -> Shape:
         axis = self._axis(case)

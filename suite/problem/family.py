@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from suite.numerics.formats import DTYPES
-from suite.problem import layouts, numbers, placement
+from suite.problem import layouts, numbers, placement, specials
 from suite.problem.numbers import Values
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
@@ -139,6 +139,11 @@ def huge(*shapes: Shape, options: Mapping[str, tuple[Value, ...]] | None = None)
 def layout(text: str, dtypes: tuple[str, ...]) -> Family:
     """Normal numbers in the layout that `text` names (`suite/problem/layouts.py`)."""
     return Family("operands placed one by one", NORMALS, layouts.place(text), layouts.stored(text), dtypes=dtypes)
+
+
+def special(name: str, normal: Family) -> Family:
+    """Special numbers in one operand, which `name` tells (`suite/problem/specials.py`)."""
+    return Family(specials.about(name), specials.values(name, normal.values), dtypes=normal.dtypes)
 
 
 def combined(normal: Family, parts: Sequence[Family]) -> Family:

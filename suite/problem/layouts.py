@@ -28,12 +28,13 @@ KINDS: dict[str, Place] = {
     "transposed": lambda operand: placement.transposed(operand, 0) if operand.ndim > 1 else operand,
     "reversed": _reversed,
     "padded": lambda operand: placement.gapped_rows(operand, 0),
-    "stepped": lambda operand: placement.strided(operand, 1),
+    "stepped": lambda operand: placement.stepped(operand, 0),
     "misaligned": lambda operand: placement.misaligned(operand, 0),
     **{f"repeated{axis}": partial(placement.repeated, position=axis) for axis in range(4)},
 }
-"""Dense; the last two axes swapped; all axes in the opposite order; a gap of one element after each row; every second
-row and third column; one element off a multiple of 16 bytes; the first slice of an axis, with a stride of 0."""
+"""Dense; the last two axes swapped; all axes in the opposite order; a gap of one element after each row; every third
+column of rows far apart, with offsets of more than 17 bits; one element off a multiple of 16 bytes; the first slice of
+an axis, with a stride of 0."""
 
 BY_AXES = {1: ("misaligned", "stepped"), 2: ("transposed", "padded", "stepped", "misaligned")}
 """Kinds that differ for an operand with this number of axes; an operand with more axes has all kinds."""
@@ -41,6 +42,7 @@ PLACEMENTS = (
     placement.as_drawn,
     placement.transposed,
     placement.strided,
+    placement.stepped,
     placement.misaligned,
     placement.gapped_rows,
     placement.repeated,
@@ -83,10 +85,7 @@ def rotations(axes: Sequence[int]) -> list[str]:
 
 
 def repetitions(axes: Sequence[int]) -> list[str]:
-    """Return layouts in which one operand is repeated along one axis: all operands, all axes.
-
-    One at a time: equal terms round in one direction, and no bound covers that.
-    """
+    """Return layouts in which one operand is repeated along one axis: all operands, all axes."""
     return [
         "/".join(f"{REPEATED}{axis}" if other == operand else "dense" for other in range(len(axes)))
         for operand, count in enumerate(axes)

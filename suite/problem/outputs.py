@@ -66,12 +66,12 @@ def joined_shape(shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
 
 
 def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join results in new memory; a single result is returned as it is, or as a view of it."""
+    """Join results in new memory; a single one is returned as it is, or as a view of it, unless it is not row-major."""
     import torch
 
     plain = [_judged(output) for output in outputs]
     if len(plain) == 1:
-        return plain[0]
+        return plain[0].contiguous()
     kind = getattr(torch, joined_dtype([str(each.dtype).removeprefix("torch.") for each in plain]))
     return torch.cat([each.reshape(-1).to(kind) for each in plain])
 

@@ -12,6 +12,9 @@ import torch
 
 from suite.problem.shape import Shape
 
+FAR = 2**17
+"""Least offset of the last element of an operand that is `stepped`."""
+
 
 def as_drawn(operand: torch.Tensor, position: int) -> torch.Tensor:
     """Keep an operand dense and row-major."""
@@ -32,6 +35,22 @@ def strided(operand: torch.Tensor, position: int) -> torch.Tensor:
     spans = [size * step for size, step in zip(operand.shape, steps, strict=True)]
     within = tuple(slice(0, span, step) for span, step in zip(spans, steps, strict=True))
     return _surrounded_by_nan(operand, (*spans[:-1], spans[-1] + gap), within)
+
+
+def stepped(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """Take every third element of the last axis, and place the slices of the first axis so far apart that an offset has
+    more than 17 bits."""
+    if not operand.ndim:
+        return operand
+    steps, inner = [1] * operand.ndim, 3 * math.prod(operand.shape)
+    steps[-1] = 3
+    far = next((axis for axis, size in enumerate(operand.shape) if size > 1), None)
+    if far is not None and inner:
+        stride = inner // math.prod(operand.shape[: far + 1]) // (3 if far == operand.ndim - 1 else 1)
+        steps[far] = max(steps[far], 2, math.ceil(FAR / ((operand.shape[far] - 1) * stride)))
+    spans = tuple(size * step for size, step in zip(operand.shape, steps, strict=True))
+    within = tuple(slice(0, span, step) for span, step in zip(spans, steps, strict=True))
+    return _surrounded_by_nan(operand, spans, within)
 
 
 def misaligned(operand: torch.Tensor, position: int) -> torch.Tensor:

@@ -5,7 +5,9 @@ An operation has those that it names itself, and a set that is built from its de
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
 2. each family of inputs with each value of its options, at the family's first shape;
 3. each operand repeated along each axis with a stride of 0;
-4. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small.
+4. each operand with a NaN, with infinities, and with subnormal numbers;
+5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
+6. each result with more than 2^16 elements.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +24,7 @@ from suite.problem.case import Case
 from suite.problem.covering import Row, cover
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
+from suite.problem.specials import kind_of, names
 
 if TYPE_CHECKING:
     from suite.problem.family import Family
@@ -40,6 +43,8 @@ MOST_FIRST = 2**20
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 FEW = 8
 """Factor on both for a case of one long dimension."""
+MANY = 2**16
+"""Elements of a result beyond which an index has more than 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,16 @@ class Declared(Protocol):
     ) -> Case: ...
     def operands(self, case: Case) -> tuple[Shape, ...]: ...
     def output_shape(self, case: Case) -> Shape: ...
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]: ...
     def flops(self, case: Case) -> int: ...
 
 
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
     rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
-    found = (*op.telling, *_families(op), *_repetitions(op), *_extreme_sizes(op), *rows)
-    told = (each for each in found if not {each.name, each.inputs} & set(op.untold))
+    cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_extreme_sizes(op))
+    found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows)
+    told = (each for each in found if not {each.name, each.inputs, kind_of(each.inputs)} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
 
 
@@ -150,18 +157,50 @@ def _repetitions(op: Declared) -> Iterator[TellingCase]:
         yield TellingCase(inputs, op.usual_shape, inputs, first=number == 0)
 
 
+def _specials(op: Declared) -> Iterator[TellingCase]:
+    for inputs in names(len(_axes(op))):
+        yield TellingCase(inputs, op.usual_shape, inputs, first=False)
+
+
+def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCase]:
+    """The cheapest case with a large result, for each result that is large in none of the other shapes.
+
+    One or two dimensions are long, the others small.
+    """
+    sizes = op.covered_sizes()
+    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
+    long = [{name: MANY + 259} for name in sizes]
+    long += [dict.fromkeys(two, math.isqrt(MANY) + 7) for two in combinations(sizes, 2)]
+    shapes = [op.shape_of_sizes({**small, **each}) for each in long]
+    costs = {shape: found for shape in shapes if (found := _cost(op, shape, factor=FEW)) is not None}
+    for number in reversed(range(len(op.output_shapes(op.case(op.usual_shape))))):  # the first is the largest
+
+        def is_large(shape: Shape, number: int = number) -> bool:
+            return math.prod(op.output_shapes(op.case(shape))[number]) > MANY
+
+        found = min(filter(is_large, costs), key=costs.__getitem__, default=None)
+        if found is not None and not any(map(is_large, others)):
+            others = (*others, found)
+            yield TellingCase(op.case(found).label, found, first=False)
+
+
 def _axes(op: Declared) -> list[int]:
     return [len(operand) for operand in op.operands(op.case(op.usual_shape))]
 
 
 def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
     sizes = op.covered_sizes()
-    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
+    least = {name: min(levels) for name, levels in sizes.items()}
+    small = {name: max(size, 2 * (size > 0)) for name, size in least.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    shape = op.shape_of_sizes(least)
+    if _cost(op, shape) is not None:
+        yield TellingCase("least", shape, first=False)
     for name in sizes:
         for size in LONG:
-            long = op.shape_of_sizes({**small, name: size})
-            if max(sizes[name]) < size and _cost(op, long, factor=FEW) is not None:
+            longs = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
+            long = next((shape for shape in longs if _cost(op, shape, factor=FEW) is not None), None)
+            if max(sizes[name]) < size and long is not None:
                 yield TellingCase(f"{name}={size}", long, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and _cost(op, none) is not None and 0 not in op.output_shape(op.case(none)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,18 @@ from suite.report.tables import pairs_table, rows_table
 from suite.report.wording import duration, interval, percent_of_limit, rate, ratio
 
 TEMPLATES = Path(__file__).with_name("templates")
-FIRST, MAX_CASES = 3, 25
+FIRST, MAX_CASES = 3, 100
 """Number of findings on the first screen; largest number of cases of an operation in the table of winners."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the bar of an operation: the number of cases with one outcome. `kind` is its class in the page."""
+
+    name: str
+    count: int
+    kind: str
+    framework: str = ""
 
 
 def html(runs: Sequence[Run]) -> str:
@@ -47,7 +58,7 @@ def html(runs: Sequence[Run]) -> str:
         first=found[:FIRST],
         further=found[FIRST:],
         tallies=tallies(results),
-        share=share,
+        shares=shares,
         level=f"{100 * LEVEL:g}%",
         most=MAX_CASES,
         groups=grouped(results),
@@ -66,13 +77,20 @@ def _as_script(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def breakable(case: str) -> str:
-    """A case in HTML that allows a line break after each comma."""
+def breakable(text: str) -> str:
+    """A case, or a text with cases, in HTML that allows a line break after each comma."""
     from markupsafe import Markup, escape
 
-    return escape(case).replace(",", Markup(",<wbr>"))
+    return escape(text).replace(",", Markup(",<wbr>"))
 
 
-def share(count: int, tally: Tally) -> str:
-    """The width of a part of a bar, in percent."""
-    return f"{100 * count / tally.cases:.2f}%"
+def shares(tally: Tally) -> list[Share]:
+    """The parts of an operation's bar. Their counts add up to its number of cases."""
+    found = [Share(look(name).name, count, "win", name) for name, count in tally.faster.items()]
+    found += [
+        Share("level", tally.level, "level"),
+        Share("undecided", tally.undecided, "undecided"),
+        Share("vendor faster", tally.slower, "vendor"),
+        Share("not compared", tally.not_compared, "none"),
+    ]
+    return [each for each in found if each.count]

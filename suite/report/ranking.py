@@ -11,6 +11,7 @@ from suite.report.load import Entry
 from suite.report.style import sort_key
 from suite.results.groups import Standing, standing
 from suite.results.row import Row
+from suite.results.unranked import unranked_reason
 
 LEVEL = 0.02
 """Relative difference within which two rows are level. Runs of the same code differ by up to 1.4% in `vs_best`
@@ -72,6 +73,22 @@ class CaseResult:
             return Outcome.SLOWER
         return Outcome.LEVEL if low >= 1 / (1 + LEVEL) and high <= 1 + LEVEL else Outcome.UNDECIDED
 
+    @property
+    def is_contest(self) -> bool:
+        """True if a vendor library and another implementation were timed, noisy or not."""
+        timed = [entry.row for entry in self.entries if entry.timed]
+        return any(row.vendor for row in timed) and any(row.is_ours for row in timed)
+
+    @property
+    def unranked(self) -> str:
+        """The reason why the case has no fastest row; empty if it has one."""
+        return "" if self.fastest else unranked_reason(self.standing)
+
+    @property
+    def failed(self) -> int:
+        """The number of rows that are wrong or failed otherwise."""
+        return sum(entry.row.failed for entry in self.entries)
+
     def best_of(self, framework: str) -> Entry | None:
         """The framework's fastest ranked row. Rows of peers are left out."""
         own = self.standing.best(lambda row: row.implementation.partition("/")[0] == framework and not row.peer)
@@ -98,37 +115,37 @@ class Tally:
     level: int
     undecided: int
     slower: int
+    not_compared: int
+    """Number of cases without a ranked vendor library or without another ranked implementation."""
 
     @property
     def cases(self) -> int:
-        return sum(self.faster.values()) + self.level + self.undecided + self.slower
+        return sum(self.faster.values()) + self.level + self.undecided + self.slower + self.not_compared
 
 
 def tallies(results: Iterable[CaseResult]) -> list[Tally]:
-    """One entry for each run and operation that has cases with a vendor library and another implementation.
+    """One entry for each run and operation with a case in which a vendor library and an implementation were timed.
 
-    Entries of one operation follow each other.
+    Each counts all cases of its operation. Entries of one operation follow each other.
     """
-    groups: dict[tuple[str, str], list[CaseResult]] = {}
-    for result in results:
-        if result.outcome:
-            groups.setdefault((result.first.run, result.first.row.operation), []).append(result)
     found = []
-    for (run, operation), cases in _by_operation(groups):
+    for (run, operation), cases in _by_operation(results):
+        if not any(case.is_contest for case in cases):
+            continue
         outcomes = [case.outcome for case in cases]
         faster: dict[str, int] = {}
         for case in cases:
             if case.outcome is Outcome.FASTER and case.other is not None:
                 faster[case.other.framework] = faster.get(case.other.framework, 0) + 1
         faster = {name: faster[name] for name in sorted(faster, key=sort_key)}
-        counts = [outcomes.count(kind) for kind in (Outcome.LEVEL, Outcome.UNDECIDED, Outcome.SLOWER)]
+        counts = [outcomes.count(kind) for kind in (Outcome.LEVEL, Outcome.UNDECIDED, Outcome.SLOWER, Outcome.NONE)]
         found.append(Tally(run, operation, faster, *counts))
     return found
 
 
 @dataclass(frozen=True)
 class Group:
-    """The ranked cases of one operation in one run. `frameworks` are those with a ratio to a vendor library."""
+    """The cases of one operation in one run. `frameworks` are those with a ratio to a vendor library."""
 
     run: str
     operation: str
@@ -137,19 +154,20 @@ class Group:
 
 
 def grouped(results: Iterable[CaseResult]) -> list[Group]:
-    """The cases that have a fastest row, by operation and run."""
-    found: dict[tuple[str, str], list[CaseResult]] = {}
-    for result in results:
-        if result.fastest is not None:
-            found.setdefault((result.first.run, result.first.row.operation), []).append(result)
+    """The cases by operation and run. Operations without any time are left out."""
     groups = []
-    for (run, operation), cases in _by_operation(found):
+    for (run, operation), cases in _by_operation(results):
+        if not any(entry.timed for case in cases for entry in case.entries):
+            continue
         names = {entry.framework for case in cases for entry in case.entries if entry.ranked and entry.ratio}
         groups.append(Group(run, operation, sorted(names, key=sort_key), cases))
     return groups
 
 
-def _by_operation(groups: dict[tuple[str, str], list[CaseResult]]) -> list[tuple[tuple[str, str], list[CaseResult]]]:
-    """The groups in the order of the first case of their operations."""
+def _by_operation(results: Iterable[CaseResult]) -> list[tuple[tuple[str, str], list[CaseResult]]]:
+    """The cases of each run and operation, in the order of the first case of their operations."""
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in results:
+        groups.setdefault((result.first.run, result.first.row.operation), []).append(result)
     order = list(dict.fromkeys(operation for _, operation in groups))
     return sorted(groups.items(), key=lambda item: order.index(item[0][1]))

@@ -10,6 +10,7 @@ from typing import Any
 from suite.report.comparisons import Comparison, Pair
 from suite.report.load import Entry, Run
 from suite.results.noise import noise
+from suite.results.order import severity
 from suite.results.row import Row
 
 DIGITS, TIME_DIGITS = 4, 5
@@ -63,14 +64,16 @@ ROW_COLUMNS = (
     Column("operation", "what is computed", lambda entry: entry.row.operation, choices=True),
     Column("case", "sizes and options", lambda entry: entry.row.case),
     Column("dtype", "dtype, and precision where it is not ieee", lambda entry: entry.arithmetic, choices=True),
-    Column("run", "the run that the row is of", lambda entry: entry.run, choices=True, if_varied=True),
-    Column("device", "where it ran", lambda entry: entry.device, choices=True, if_varied=True),
     Column("status", "ok, or what went wrong", _status, choices=True),
+    _field("error_ratio", "error / bound"),
     _field("device_us", "device us"),
     Column("± %", "half the width of the 95% interval of device us", _half_width, number=True, digits=2),
     Column("vs best vendor", _about("vs_best"), lambda entry: entry.ratio, number=True, digits=TIME_DIGITS),
-    _field("vs_peer", "vs best peer"),
     _field("of_limit", "of limit"),
+    Column("run", "the run that the row belongs to", lambda entry: entry.run, choices=True, if_varied=True),
+    Column("device", "where it ran", lambda entry: entry.device, choices=True, if_varied=True),
+    Column("table", "the folder of its table", lambda entry: entry.table, choices=True, if_varied=True),
+    _field("vs_peer", "vs best peer"),
     _field("gb_per_s", "GB/s"),
     _field("tflops", "TFLOP/s"),
     _field("latency_us", "latency us"),
@@ -78,12 +81,10 @@ ROW_COLUMNS = (
     _field("graph_us", "graph us"),
     _field("joules", "joules"),
     _field("gflop_per_joule", "GFLOP/J"),
-    _field("error_ratio", "error / bound"),
     _field("weak_bound", "weak bound"),
     _field("error_vs_vendor", "error vs vendor"),
     _field("bound_by", "bound by", number=False),
     _field("kernels_run", "kernels", number=False),
-    Column("table", "the folder of its table", lambda entry: entry.table, choices=True, if_varied=True),
     Column("mode", "native, interpreted or emulated", lambda entry: str(entry.row.execution), detail=True),
     Column("vendor", "the vendor library behind it", lambda entry: entry.row.vendor, detail=True),
     _field("peer", "peer", number=False, detail=True),
@@ -156,8 +157,10 @@ PAIR_COLUMNS = (
 
 
 def rows_table(runs: Sequence[Run]) -> dict[str, Any]:
-    """Every row of every run."""
-    return _table(ROW_COLUMNS, [entry for run in runs for entry in run.entries])
+    """Every row of every run. `severity` has the rows that failed, each with its place before all others."""
+    entries = [entry for run in runs for entry in run.entries]
+    failed = {place: severity(entry.row) for place, entry in enumerate(entries) if entry.row.failed}
+    return _table(ROW_COLUMNS, entries) | {"severity": failed}
 
 
 def pairs_table(found: Sequence[Comparison]) -> dict[str, Any]:

@@ -63,7 +63,8 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
 
         written.append(_write(out / PAGE, html(runs)))
     if "md" in formats:
-        text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], out)
+        page = PAGE if "html" in formats else ""
+        text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], out, page)
         written.append(_write(readme, text))
     for kind in _kinds(formats):
         written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]

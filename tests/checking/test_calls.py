@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checked_calls import JAX, NUMPY, kind, run
+from checked_calls import CPU, JAX, NUMPY, TORCH, kind, run
 
+from suite import ops
+from suite.checking.check import check
+from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 
 
@@ -106,3 +109,25 @@ def test_the_form_is_required_of_every_call() -> None:
         return (a + b).double() if len(calls) == 2 else a + b
 
     assert kind(run(add)) == "dtype"
+
+
+def stored_as_a(values: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(a).copy_(values)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda a, b: stored_as_a(a + b, a), ""),
+        (lambda a, b: stored_as_a((a + b).reshape(-1).view(a.mT.shape).mT, a), "value: "),
+        (lambda a, b: a.add_(b), "aliases input: "),
+        (lambda a, b: torch.empty(*a.shape, 2)[..., 0].copy_(a + b), "strides: "),
+    ],
+    ids=["right", "row-major in the memory of another order", "in the operand", "with gaps"],
+)
+def test_a_result_stored_as_an_operand_is_judged_by_its_values(function: Callable[..., Any], reason: str) -> None:
+    problem = Problem(ops.get("matrix_add").case((5, 7), layout="tt"), 0, CPU)
+    found = check(lambda: function, TORCH, problem)
+    assert found.agrees is not bool(reason), found.reason
+    assert found.reason.startswith(reason)
+    assert stored_as_a(*problem.draws[0]).stride() == (1, 5)

@@ -19,6 +19,7 @@ from suite.checking.repeats import Duration
 from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
+from suite.problem import specials
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
 
@@ -44,7 +45,7 @@ def session() -> Iterator[Session]:
 def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> None:
     op = ops.get(name)
     names = [each.name for each in op.all_telling]
-    assert 20 <= len(set(names)) == len(names) <= 90
+    assert 20 <= len(set(names)) == len(names) <= 100
     for dtype in ("float32", "float16", "bfloat16"):
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
@@ -52,6 +53,19 @@ def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> N
             assert all(math.prod(op.output_shape(case)) <= 2**20 for case in cases.values())
             assert all((case.dtype, case.precision) == (dtype, precision) for case in cases.values())
     assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling)
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_every_operand_has_special_numbers_and_far_offsets_and_every_result_many_elements(name: str) -> None:
+    op = ops.get(name)
+    told = {each.inputs for each in op.all_telling}
+    untold = {special for special in specials.names(9) if {special, specials.kind_of(special)} & set(op.untold)}
+    operands = len(op.operands(op.case(op.usual_shape)))
+    assert set(specials.names(operands)) <= told | untold
+    placed = [each.inputs.split("+")[-1].split("/") for each in op.all_telling]
+    assert all(any("stepped" in each[position : position + 1] for each in placed) for position in range(operands))
+    shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in op.all_telling]
+    assert all(max(map(math.prod, result)) > 2**16 for result in zip(*shapes, strict=True) if result[0])
 
 
 @pytest.mark.parametrize("name", ops.names())

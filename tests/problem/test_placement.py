@@ -53,3 +53,20 @@ def test_repeated_elements_are_read_once() -> None:
     assert add.bytes(add.case((100,), inputs="broadcast")) == 4 * (1 + 100 + 100)
     matmul = ops.get("matmul")
     assert matmul.bytes(matmul.case((3, 4, 5), inputs="broadcast")) == 4 * (5 + 5 + 12)
+
+
+@pytest.mark.parametrize("shape", [(31,), (5, 7), (1, 9), (3, 1, 4), (2, 3, 4, 5), (700, 300)])
+def test_stepped_operands_have_offsets_of_more_than_17_bits(shape: tuple[int, ...]) -> None:
+    drawn = torch.randn(shape)
+    placed = placement.stepped(drawn, 0)
+    assert torch.equal(placed, drawn)
+    last = sum((size - 1) * stride for size, stride in zip(shape, placed.stride(), strict=True))
+    assert last >= placement.FAR
+    assert placed.untyped_storage().nbytes() <= 4 * (2 * placement.FAR + 9 * drawn.numel()) * 4
+    assert placed.stride(-1) >= 3
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (1, 1)])
+def test_small_operands_can_be_stepped_too(shape: tuple[int, ...]) -> None:
+    drawn = torch.randn(shape)
+    assert torch.equal(placement.stepped(drawn, 0), drawn)

@@ -30,15 +30,25 @@ WORKLOAD = Workload("AModelForCausalLM", 32, 1, 4096, 4096, "bfloat16", [
 
 
 def every_outcome() -> list[Row]:
-    """A case for each outcome, so that the bar has as many parts as possible."""
+    """A case for each outcome, so that the bar has as many parts as possible; five for one of them."""
     ends = [("triton", 1.5, 1.5), ("jax/pallas", 1.5, 1.5), ("cuda", 1.5, 1.5), ("cuda", 1.0, 1.0), ("cuda", 0.9, 1.1),
-            ("cuda", 0.5, 0.5)]  # fmt: skip
+            ("cuda", 0.5, 0.5), *[("cuda", 1.5, 1.5)] * 4]  # fmt: skip
     rows = []
     for place, (name, low, high) in enumerate(ends, 1):
         size = 3000 * place
         values = {"operation": "vector_add", "vs_best_low": low, "vs_best_high": high}
         rows += [row("torch", size=size, operation="vector_add"), row(name, (low + high) / 2, size, **values)]
     return rows
+
+
+def slow_rates() -> list[Row]:
+    """Rows of some megabytes a second, without a limit."""
+    values = {"operation": "softmax", "limit": "", "of_limit": None, "tflops": 1e-6}
+    return [
+        row(name, speed, size, gb_per_s=0.003 * speed * size / 512, **values)
+        for size in (512, 1024)
+        for name, speed in (("torch", 1.0), ("triton", 0.5))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +58,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("report")
     first = [*square(512), *square(1024), *square(2048, reason="</script><b>"), failed("numpy", "unsupported")]
-    first += [row("with/mine", 1.5, 512, operation="sigmoid", status="wrong", device_us=None)]
+    first += [row("with/mine", 1.5, 512, operation="sigmoid", status="wrong", device_us=None, error_ratio=7.5)]
     first += every_outcome()
     for each in first:
         each.sample_us = (100.5, 100.0, 100.4, 103.0, 100.6) if each.implementation == "torch" else ()
     other = {**RECORD, "device": {**RECORD["device"], "name": "NVIDIA H100 80GB HBM3"}}
     runs = [
         folder(root / "a", first, {**RECORD, "workload": WORKLOAD.document()}),
-        folder(root / "b", square(1024), other),
+        folder(root / "b", [*square(1024), *slow_rates()], other),
     ]
     (root / "a" / f"matmul{SUFFIX}").write_bytes(to_npz([each for each in first if each.operation == "matmul"]))
     path = root / "report.html"
@@ -105,17 +115,17 @@ def test_a_head_sorts_up_and_down_and_rows_without_a_number_stay_last(page: Page
     up = column(page, "device us")
     numbers = [float(text.replace(",", "")) for text in up if text]
     assert numbers == sorted(numbers)
-    assert up[-2:] == ["", ""]
+    assert (up[0], up[-1]) == ("", ""), "the wrong row stays first"
     assert page.js(f"{ROWS}.querySelector('[aria-sort]').ariaSort") == "ascending"
     press_head(page, "device us")
     down = column(page, "device us")
-    assert down == [*up[:-2][::-1], "", ""]
+    assert down == ["", *up[1:-1][::-1], ""]
     assert page.js(f"{ROWS}.querySelectorAll('[aria-sort]').length") == 1
 
 
 def test_numbers_in_texts_sort_as_numbers(page: Page) -> None:
     press_head(page, "case")
-    assert column(page, "case")[0] == "M=512,N=512,K=512"
+    assert column(page, "case")[1] == "M=512,N=512,K=512"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +189,94 @@ def test_dark_by_preference_and_by_choice(page: Page) -> None:
     assert page.js(ground) == dark
     assert page.js("getComputedStyle(document.querySelector('.plot svg text')).fill") != "rgb(26, 30, 36)"
     page.js("document.querySelector('input[value=auto]').click()")
+
+
+@pytest.mark.parametrize("head", ["", "implementation", "device us", "vs best vendor", "error / bound"])
+def test_wrong_rows_come_first_however_the_table_is_sorted(page: Page, head: str) -> None:
+    for _ in ("up", "down"):
+        if head:
+            press_head(page, head)
+        assert column(page, "status")[0] == "wrong"
+        assert column(page, "implementation")[0].startswith("with/mine")
+
+
+@pytest.mark.parametrize("head", ["implementation", "case", "status", "error / bound", "device us", "vs best vendor"])
+def test_columns_that_decide_are_visible_without_scrolling(page: Page, file: Path, head: str) -> None:
+    page.open(file, width=1280)
+    right, edge = page.js(f"""[[...{ROWS}.querySelectorAll('thead th')].find(each => each.textContent === '{head}'),
+        {ROWS}.querySelector('.scroll')].map(each => each.getBoundingClientRect().right)""")
+    assert right <= edge
+
+
+def test_a_table_of_some_hundred_rows_is_shown_whole(page: Page) -> None:
+    shown, count = page.js(f"[{ROWS}.querySelectorAll('tbody tr').length, {ROWS}.explorer.table.count]")
+    assert shown == count
+    assert page.js(f"{ROWS}.querySelector('.count').textContent") == f"{count} of {count} rows"
+
+
+@pytest.mark.parametrize("width", [PHONE, 390, 1280])
+def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Path, width: int) -> None:
+    page.open(file, width=width)
+    tallies = page.js("""[...document.querySelectorAll('.tally')].map(tally => ({
+        cases: parseInt(tally.querySelector('h3').textContent.match(/([0-9]+) case/)[1]),
+        counts: [...tally.querySelectorAll('.counts b')].map(each => Number(each.textContent)),
+        lengths: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().width),
+        tops: [...tally.querySelectorAll('.part')].map(each => each.getBoundingClientRect().top)}))""")
+    assert len(tallies) == 4
+    for tally in tallies:
+        assert sum(tally["counts"]) == tally["cases"]
+        assert len(set(tally["tops"])) == 1
+        unit = sum(tally["lengths"]) / tally["cases"]
+        assert max(tally["counts"]) >= 5 * min(tally["counts"]) or tally["cases"] < 5
+        assert tally["lengths"] == pytest.approx([unit * count for count in tally["counts"]], abs=0.5)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_text_of_a_plot_is_neither_tiny_nor_huge(page: Page, file: Path, width: int) -> None:
+    page.open(file, width=width)
+    scales = page.js("""[...document.querySelectorAll('.plot svg')].map(
+        each => each.getBoundingClientRect().width / each.viewBox.baseVal.width)""")
+    assert len(scales) > 5
+    assert min(scales) >= 1.09, "a text of 7 points has 7 pixels at least"
+    assert max(scales) <= 1.51
+
+
+def test_the_length_of_a_bar_in_a_plot_is_its_rate(page: Page) -> None:
+    """A bar stands at the height of the text with its number."""
+    bars, texts = page.js("""(() => {
+        const figure = [...document.querySelectorAll('figure')].find(each =>
+            each.querySelector('figcaption b')?.textContent === 'matmul: from slow to fast');
+        const box = (each) => { const found = each.getBoundingClientRect();
+            return { middle: (found.top + found.bottom) / 2, width: found.width, height: found.height }; };
+        const bars = [...figure.querySelectorAll('path')].filter(each => each.getAttribute('d').trim().endsWith('z'));
+        return [bars.map(box), [...figure.querySelectorAll('text')].map(each => [each.textContent, box(each).middle])];
+    })()""")
+    numbers = {middle: float(text.split()[0]) for text, middle in texts if text.endswith(")") and text[0].isdecimal()}
+    scales = []
+    for middle, number in numbers.items():
+        (width,) = (each["width"] for each in bars if abs(each["middle"] - middle) < 3 and 5 < each["height"] < 40)
+        scales.append(width / number)
+    assert len(scales) == 6
+    assert scales == pytest.approx([max(scales)] * 6, rel=0.04)
+
+
+def test_the_labels_of_an_axis_differ_in_the_page(page: Page) -> None:
+    """Texts that stand above each other label the vertical axis; those beside each other label the horizontal one."""
+    texts = page.js("""(() => {
+        const figure = [...document.querySelectorAll('figure')].find(each =>
+            each.querySelector('figcaption b')?.textContent === 'softmax: rate against size');
+        return [...figure.querySelectorAll('text')].map(each => {
+            const box = each.getBoundingClientRect();
+            return [each.textContent, Math.round(box.right), Math.round(box.bottom)]; });
+    })()""")
+    numbers = [each for each in texts if each[0].replace(".", "").isdecimal()]
+    for end in (1, 2):
+        axis: dict[int, list[str]] = {}
+        for each in numbers:
+            axis.setdefault(each[end], []).append(each[0])
+        labels = max(axis.values(), key=len)
+        assert len(labels) >= 2
+        assert len(set(labels)) == len(labels)
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1280])

@@ -97,7 +97,7 @@ def test_what_reads_and_writes_alone_has_its_rate_in_bytes(tmp_path: Path) -> No
     rows = [each for size in (512, 1024) for each in square(size, limit="memory (datasheet)", tflops=0.0)]
     plots = {plot.name: plot.data for plot in plots_of(run_of(tmp_path / "run", rows))}
     for name in ("rate-matmul", "steps-matmul"):
-        assert plots[name]["panels"][0]["unit"] == "TB/s"
+        assert plots[name]["panels"][0]["unit"] == "GB/s"
 
 
 def test_a_run_on_a_cpu_has_its_rates(tmp_path: Path) -> None:
@@ -171,3 +171,15 @@ def test_peaks_of_an_unknown_device_draw_no_roof(tmp_path: Path) -> None:
     record = {**RECORD, "device": {"type": "cuda", "name": "a GPU"}}
     run = run_of(tmp_path / "run", square(), record)
     assert "roofline" not in {plot.name for plot in plots_of(run)}
+
+
+def test_noisy_times_are_marked_where_they_are_not_ranked(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", [*square(), row("jax/pallas", 0.9, noisy=True)])
+    plots = {plot.name: plot for plot in plots_of(run)}
+    heat, steps = plots["heat-matmul"], plots["steps-matmul"]
+    assert "A ~ is a noisy time." not in heat.about, "its only row has no ratio, so it has no column"
+    assert steps.about.endswith("Without noisy times: jax/pallas.")
+    more = [*square(), *square(512), row("jax/pallas", 0.9), row("jax/pallas", 0.9, 512, noisy=True)]
+    heat = next(plot for plot in plots_of(run_of(tmp_path / "more", more)) if plot.name == "heat-matmul")
+    assert "A ~ is a noisy time." in heat.about
+    assert ">~<" in heat.inline_svg("r1")

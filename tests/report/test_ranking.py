@@ -63,7 +63,7 @@ def test_one_timed_row_has_no_rival() -> None:
     (case,) = ranked_cases(entries([row("torch"), failed("triton", "unsupported")]))
     assert case.fastest is None
     assert case.outcome is Outcome.NONE
-    assert grouped([case]) == []
+    assert case.unranked == "one time"
 
 
 def test_rows_of_two_recorders_are_not_ranked() -> None:
@@ -81,6 +81,28 @@ def test_cases_are_counted_by_the_framework_that_wins_them() -> None:
     (tally,) = tallies(ranked_cases(entries(rows)))
     assert tally.faster == {"triton": 1, "cuda": 2}
     assert tally.cases == 3
+
+
+def test_every_case_of_an_operation_is_counted_and_listed() -> None:
+    """Besides one decided case: a noisy one, one with a single time, and one that is unsupported."""
+    noisy = [row(name, size=512, noisy=True) for name in ("torch", "triton")]
+    rows = [*square(2048), *noisy, row("torch", size=256), failed("triton", "unsupported")]
+    results = ranked_cases(entries(rows))
+    (tally,) = tallies(results)
+    assert (tally.cases, tally.not_compared) == (4, 3)
+    (group,) = grouped(results)
+    assert [case.unranked for case in group.results] == ["", "all are noisy", "one time", "no time"]
+
+
+def test_an_operation_is_counted_even_if_all_of_its_times_are_noisy() -> None:
+    rows = [row(name, size=size, noisy=True) for size in (512, 1024) for name in ("torch", "triton")]
+    (tally,) = tallies(ranked_cases(entries(rows)))
+    assert (tally.cases, tally.not_compared) == (2, 2)
+
+
+def test_an_operation_without_any_time_is_not_in_the_table_of_winners() -> None:
+    results = ranked_cases(entries([failed("torch", "wrong"), failed("triton", "unsupported")]))
+    assert tallies(results) == grouped(results) == []
 
 
 def test_a_framework_has_the_ratio_of_its_best_implementation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import webbrowser
 from pathlib import Path
@@ -19,6 +20,8 @@ from suite.report.tables import rows_table
 from suite.report.write import PLOTS, README, named_plots, write
 
 COMMITTED = [path.parent for path in sorted((ROOT / "results").glob(f"*/{README}"))]
+SCREEN = 60
+"""Lines of a README at most."""
 HOSTILE = "</script><img src=x onerror=alert(1)>|`x`"
 
 
@@ -53,6 +56,7 @@ def test_every_format_is_written_to_the_folder_that_is_given(
     }
     text = (out / README).read_text(encoding="utf-8")
     assert "<img" not in text
+    assert "](report.html)" in text
     assert all(f"]({PLOTS}/{name})" in text for name in plots if name.endswith(".svg"))
 
 
@@ -147,6 +151,25 @@ def test_a_plot_that_is_no_more_in_the_report_goes_and_no_other_file(tmp_path: P
     assert not (plots / "rate-gone.svg").exists()
     assert (plots / "mine.svg").exists()
     assert (plots / "broken.svg").exists()
+
+
+def test_a_readme_is_one_screen_and_links_to_the_page_and_the_tables(results: Path) -> None:
+    (results / "matmul.md").write_text("a table", encoding="utf-8")
+    for written, page in ("", f"report {results} --open"), ("report.html", "](report.html)"):
+        text = markdown(load_runs([results]), [], results, written)
+        assert page in text
+        assert "](matmul.md)" in text
+        assert "](environment.json)" in text
+        assert len(text.splitlines()) < SCREEN
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
+def test_a_committed_readme_is_one_screen_whose_links_lead_to_files(path: Path) -> None:
+    text = (path / README).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= SCREEN
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert [link for link in links if not (path / link).is_file()] == []
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)

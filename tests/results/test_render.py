@@ -92,7 +92,7 @@ SLOW = {
 @pytest.mark.parametrize(("values", "cell", "remark"), SLOW.values(), ids=SLOW.keys())
 def test_lowered_clocks_are_marked_and_explained_in_every_form(values: dict[str, Any], cell: str, remark: str) -> None:
     rows = [row(device_us=2.0, **TIMED, **values), row("cuda", status="error", **values)]
-    _, _, first, second, *under = [line.plain for line in render.case_lines(rows, 300)]
+    _, _, second, first, *under = [line.plain for line in render.case_lines(rows, 300)]
     assert first.split() == ["torch", "ok", *cell.split()]
     assert second.split() == ["cuda", "error"], "a row without a time has no mark"
     assert under == ([remark] if remark else [])

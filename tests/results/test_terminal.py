@@ -89,18 +89,18 @@ def test_a_table_has_at_most_eight_columns() -> None:
 def test_noisy_rows_have_no_ratio_and_never_the_star() -> None:
     lines = shown(120)
     assert next(line for line in lines if line.startswith("triton/persistent")).split()[1:] == [
-        *("ok", "180.1", "+-19.6%", "763", "0.415", "1")
+        *("ok", "180.1", "+-19.6%", "763", "0.415", "2")
     ]
     assert [line.split()[0] for line in lines if " * " in line] == ["cuda/wgmma"]
 
 
 def test_rows_are_sorted_the_best_first_noisy_and_blank_ones_last() -> None:
     assert names(shown(120, View(sort="device_us"))) == [
-        *("cuda/wgmma", "torch", "triton", "cuda", "triton/persistent", "cuda/warp_specialized"),
+        *("cuda/warp_specialized", "cuda/wgmma", "torch", "triton", "cuda", "triton/persistent"),
         "torch",  # the line of its kernels
     ]
-    assert names(shown(120, View(sort="vs_best")))[0] == "cuda/wgmma"
-    assert names(shown(120, View(sort="implementation")))[:2] == ["cuda", "cuda/warp_specialized"]
+    assert names(shown(120, View(sort="vs_best")))[1] == "cuda/wgmma"
+    assert names(shown(120, View(sort="implementation")))[:2] == ["cuda/warp_specialized", "cuda"]
 
 
 def test_a_baseline_takes_the_vendors_place() -> None:
@@ -238,3 +238,21 @@ def test_without_times_nothing_is_said_of_all_cases() -> None:
 )
 def test_neighbours_of_the_same_size_share_it(case: str, short: str) -> None:
     assert short_case(case) == short
+
+
+def test_all_cases_are_listed_with_the_reason_where_none_wins() -> None:
+    """One case has a winner; the others have noisy rows, one row, and no time at all."""
+    noisy = {"noisy": True, "case": "M=16,N=16,K=16"}
+    rows = [
+        *ROWS,
+        row("triton", 9.0, **noisy),
+        row("jax", 9.0, **noisy),
+        row("triton", 9.0, case="M=32,N=32,K=32"),
+        row("triton", status="wrong", case="M=64,N=64,K=64"),
+    ]
+    head, _, *lines = [line.plain for line in render.overview_lines(rows, 120)]
+    assert head == "all cases"
+    found = {line.split()[1]: " ".join(line.split()[3:]) for line in lines[:4]}
+    assert found["M=N=K=16"] == "none: all are noisy"
+    assert found["M=N=K=32"].startswith("none: one time")
+    assert found["M=N=K=64"] == "none: no time"

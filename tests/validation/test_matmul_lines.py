@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from suite import ops
-from validation import matmul_lines
+from validation import matmul_lines, matmul_plot
 
 ROWS = """M,N,K,layout,dtype,precision,line,us,samples,error,kernels
 4096,4096,4096,nn,bfloat16,ieee,torch,180,8,0,nvjet 180.0
@@ -73,3 +74,17 @@ def test_the_kernels_of_the_median_sample() -> None:
 
     samples = [sample(9), sample(3, ("void gemm<int>(float*)", 0, 2000), ("add", 2500, 3500)), sample(1)]
     assert matmul_lines.kernels(samples) == "gemm 2.0 + add 1.0"
+
+
+def test_the_plot_names_kinds_and_its_legend_covers_no_panel(tmp_path: Path) -> None:
+    path = tmp_path / "draws_x.csv"
+    path.write_text(ROWS)
+    rows = matmul_lines.plotted({"draws_x": matmul_lines.read(path)})
+    assert list(rows) == ["triton", "triton/gluon"]
+    figure = matmul_plot.figure_of(rows)
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # places the legend
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {"bfloat16, nn", "float16, nt"}
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(ax.get_window_extent()) for ax in figure.axes)
+    assert all(ax.get_xlabel() for ax in figure.axes)

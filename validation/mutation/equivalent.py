@@ -11,16 +11,28 @@ OF_ONE = "a row of one element: its softmax is 1, and its distance from the mean
 SATURATES = "where a number leaves the range of float16, or is infinite, the sigmoid is 0 or 1 anyway"
 COPIES = "the other branch computes the same"
 ON_A_GPU = "the branch is that of a GPU"
+GATES = "the axis has four gates: a multiple of 4"
+PARTS = "the axis has three parts: never one row"
+ONE_TYPE = "all operands have the same type"
+NO_DROPOUT = "a share of dropout, which has no effect outside of training"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
-    ("matmul|attention", r".*(float8|scale_[abqkv])", FLOAT8),
+    ("matmul|attention", r".*(float8|scale_[abqkv]|'fast')", FLOAT8),
     ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
-    ("linear_sigmoid", r"operand 2: through float16|operand [01]: infinities made finite", SATURATES),
+    ("layer_norm", r"operand 1: axis 0: wrong if its size is 1$", OF_ONE),
+    ("linear_sigmoid(_grad)?", r"operand 2: (through float16|infinities made finite)", SATURATES),
+    ("lstm", r"operand 3: (through float16|infinities made finite)", SATURATES),
+    ("lstm", r"operand [123]: axis 0: (tail of 4|odd last|wrong if its size is (1|odd))", GATES),
     ("sigmoid", r"operand 0: (through float16|infinities made finite)", SATURATES),
     ("sigmoid", r"sigmoid: if x.is_contiguous", COPIES),
     ("sigmoid", r"sigmoid: 1 -> 2( \(2\))?$", "NumPy takes any negative size for -1"),
-    ("rms_norm", r"rms_norm: if x.size == 0", COPIES),
+    ("rms_norm|layer_norm", r"(rms|layer)_norm: if x.size == 0", COPIES),
+    ("conv2d", r"conv2d: stride > 1 -> stride >= 1|conv2d: 1 -> 2 \(3\)", COPIES),
+    ("multi_head_attention", r"operand 1: axis 0: wrong if its size is 1$", PARTS),
+    ("multi_head_attention", r"layer: (x.dtype != torch.float32|0 -> 1 \(2\)|0.0 -> 1.0)", ON_A_GPU),
+    ("lstm", r"lstm: 0 -> 1 \(4\)", ONE_TYPE),
+    ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
 )

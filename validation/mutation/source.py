@@ -37,7 +37,7 @@ def mutants(operation: str, line: str, module: ModuleType) -> Iterator[Mutant]:
 
 
 def _places(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Yield the expressions and statements of a function's body that compute something."""
+    """Yield the expressions and statements of a function's body that compute something on a CPU."""
     for statement in function.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call | ast.Constant):
             continue  # a docstring, or a check of the arguments
@@ -51,6 +51,16 @@ def _places(function: ast.FunctionDef) -> Iterator[ast.AST]:
                 skipped |= {id(each) for each in ast.walk(node)}
             if id(node) not in skipped:
                 yield node
+        if _leaves_on_a_cpu(statement):
+            return
+
+
+def _leaves_on_a_cpu(statement: ast.stmt) -> bool:
+    """True for `if not x.is_cuda: ... return`: only a GPU runs what follows."""
+    match statement:
+        case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr="is_cuda")), body=[*_, ast.Return()]):
+            return True
+    return False
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:

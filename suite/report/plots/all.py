@@ -11,10 +11,14 @@ from suite.report.ranking import ranked_cases
 
 
 def plots_of(run: Run) -> Iterator[Plot]:
-    """The plots for which the run has data. Only `cpu-against-gpu` shows rows of a GPU's host."""
+    """The plots for which the run has data, those of wrong rows first.
+
+    Only `cpu-against-gpu` shows rows of a GPU's host.
+    """
     entries = run.entries
     own = run.on_its_device
     results = ranked_cases(own)
+    yield from error_maps.error_maps(entries)
     yield from lanes.against_vendors(results)
     yield from rates.rate_against_size(own)
     yield from roofline.roofline(run, own)
@@ -25,4 +29,3 @@ def plots_of(run: Run) -> Iterator[Plot]:
     yield from host.small_calls(results)
     yield from lanes.energy(results)
     yield from lanes.errors(own)
-    yield from error_maps.error_maps(entries)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
-from suite.report.plots.units import counts_flops, rate_function
+from suite.report.plots.labels import title
+from suite.report.plots.units import counts_flops, rate_function, unit_of
 from suite.report.ranking import CaseResult
 from suite.report.style import INK, look
 from suite.results.render import number
@@ -32,6 +33,8 @@ def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
         about = (
             f"Every {operation} implementation from slow to fast, in {'; '.join(panel['title'] for panel in panels)}."
         )
+        noisy = dict.fromkeys(name for panel in panels for name in panel["noisy"])
+        about += f" Without noisy times: {', '.join(noisy)}." if noisy else ""
         yield Plot(f"steps-{operation}", f"{operation}: from slow to fast", about, {"panels": panels}, draw)
 
 
@@ -46,12 +49,15 @@ def _rank(result: CaseResult) -> tuple[int, float]:
 
 def _panel(result: CaseResult) -> dict[str, Any]:
     ranked = sorted((entry for entry in result.entries if entry.ranked), key=lambda each: -(each.row.device_us or 0.0))
-    rate, unit = rate_function(counts_flops(ranked))
+    in_flops = counts_flops(ranked)
+    rate = rate_function(in_flops)
+    scale, unit = unit_of(map(rate, ranked), in_flops)
     bars = [
-        [entry.row.implementation, rounded(rate(entry)), rounded(entry.ratio), bool(entry.row.vendor)]
+        [entry.row.implementation, rounded(rate(entry) / scale), rounded(entry.ratio), bool(entry.row.vendor)]
         for entry in ranked
     ]
-    return {"title": f"{result.first.row.case} {result.first.arithmetic}", "unit": unit, "bars": bars}
+    noisy = [entry.row.implementation for entry in result.entries if entry.timed and entry.row.noisy]
+    return {"title": f"{result.first.row.case} {result.first.arithmetic}", "unit": unit, "bars": bars, "noisy": noisy}
 
 
 def draw(data: dict[str, Any]) -> Figure:
@@ -69,13 +75,14 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
     for place, (name, rate, against, vendor) in enumerate(panel["bars"]):
         color = look(name.partition("/")[0]).color
         ax.barh(place, rate or 0.0, 0.7, color="none" if vendor else color, edgecolor=color, linewidth=1)
-        text = number(rate, 3) + (f"  ({against:.2f})" if against else "")
+        text = number(rate, 3) + (f"  ({number(against, 3)})" if against else "")
         ax.annotate(text, (rate or 0.0, place), (3, 0), textcoords="offset points", va="center", fontsize=7, color=INK)
     ax.set_yticks(range(len(names)), names, fontsize=7.5)
     for tick, name in zip(ax.get_yticklabels(), names, strict=True):
         tick.set_color(look(name.partition("/")[0]).color)
-    ax.set_title(panel["title"], fontsize=8.5)
+    title(ax, panel["title"], 3.2, 8.5)
     ax.set_xlabel(f"{panel['unit']} (times the best vendor library); vendors are hollow", fontsize=7)
+    ax.tick_params(axis="x", labelsize=7.5)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.2)

@@ -16,14 +16,16 @@ from suite.results.row import Row, Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PREFIX = "wrong-"
+"""Begins the names of error maps in a report."""
 MAX_MAPS = 6
 """The largest number of maps in a report. The run's folder has all of them."""
 SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
 """Inches: the longer side of a map, its shorter side at least, and the figure's width and least height with text."""
 TITLE = 48
 """Number of characters in a line beside the map."""
-WRONG = 200 / 255, 78 / 255, 0.0
-"""The colour of wrong tiles: red, green and blue."""
+WRONG = 201 / 255, 78 / 255, 0.0
+"""The colour of wrong tiles: red, green and blue. No colour of the page, which would be another on a dark page."""
 MIN_OPACITY = 0.25
 """Smallest opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
 
@@ -52,7 +54,7 @@ def error_map(row: Row) -> Plot | None:
     )
     arithmetic = row.dtype if row.precision == "ieee" else f"{row.dtype} {row.precision}"
     return Plot(
-        f"wrong-{file_stem(row)}",
+        f"{PREFIX}{file_stem(row)}",
         f"Where {row.implementation} is wrong: {row.operation} {row.case} {arithmetic}",
         about,
         data,
@@ -84,8 +86,8 @@ def draw(data: dict[str, Any]) -> Figure:
     ax.yaxis.set_major_formatter("{x:,.0f}")
     if rows == 1:
         ax.set_yticks([])
-    ax.set_xlabel(f"tiles of {across} elements")
-    ax.set_ylabel(f"tiles of {down}" if rows > 1 else "")
+    ax.set_xlabel(f"column, in tiles of {across}" if rows > 1 else f"element, in tiles of {across}")
+    ax.set_ylabel(f"row, in tiles of {down}" if rows > 1 else "")
     for share, text in ((1.0, "every element is wrong"), (0.5, "half of them"), (MIN_OPACITY, "a few")):
         ax.scatter([], [], marker="s", s=60, color=[(*WRONG, share)], label=text)
     title = textwrap.fill(data["diagnosis"], TITLE)

@@ -44,7 +44,8 @@ SETTINGS: dict[Any, Any] = {
 }
 FONT = re.compile(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*")
 REDUNDANT = re.compile(r' transform="rotate\(-?0 [^"]*"| stroke-(?:linecap|linejoin): (?:butt|miter);?|<!--.*?-->')
-LONG_NUMBER = re.compile(r"(-?\d+\.\d{2})\d+")
+LONG_NUMBER, TAG = re.compile(r"(-?\d+\.\d{2})\d+"), re.compile(r"<[^>]*>")
+"""A coordinate with more than two decimals; a tag, outside of which stand texts, which keep all of their digits."""
 MAX_VECTORS = 1500
 """The largest number of marks in an SVG that are drawn one by one. More are drawn as one image."""
 
@@ -67,15 +68,19 @@ class Plot:
         return _saved(self, kind, {"Title": self.title, "Description": description, **keep_out})
 
     def inline_svg(self, prefix: str) -> str:
-        """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses."""
+        """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses.
+
+        The page's variable `--points` is the width of the figure in points.
+        """
         text = _saved(self, "svg", {"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         text = REDUNDANT.sub("", text)
         text = re.sub(r"#[0-9a-f]{6}", lambda found: _as_variable(found[0]), text)
-        text = LONG_NUMBER.sub(r"\1", FONT.sub(_inherited, text))
+        text = TAG.sub(lambda found: LONG_NUMBER.sub(r"\1", found[0]), FONT.sub(_inherited, text))
         text = re.sub(r'style="[^"]*"', lambda found: re.sub(r"([:;]) ;? ?", r"\1", found[0]), text)
         text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+        text = re.sub(r'viewBox="0 0 ([\d.]+)', r'style="--points: \1" \g<0>', text, count=1)
         return re.sub(r">\s+<", "><", _prefix_ids(text, prefix)).strip()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.ranking import CaseResult
-from suite.report.style import look, sort_key
+from suite.report.style import MUTED, look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,18 +37,27 @@ def heat_maps(results: Sequence[CaseResult]) -> Iterator[Plot]:
             {name for row in rows for name, value in row.items() if value},
             key=lambda name: (sort_key(name.partition("/")[0]), name),
         )
+        noisy = [_noisy(result, names) for result in shown]
         data = {
             "cases": [f"{result.first.row.case} {result.first.arithmetic}" for result in shown],
             "implementations": names,
             "values": [[rounded(row.get(name)) for name in names] for row in rows],
+            "noisy": noisy,
         }
         left_out = f" The first {MAX_CASES} of {len(group)} cases." if len(group) > MAX_CASES else ""
+        noise = " A ~ is a noisy time." if any(noisy) else ""
         about = (
             f"Speed of every {operation} implementation against the best vendor library, for each case. "
-            f"Above 1, in blue, is faster; below 1, in orange, is slower.{left_out}"
+            f"Above 1, in blue, is faster; below 1, in orange, is slower.{noise}{left_out}"
         )
         if len(names) >= MIN_IMPLEMENTATIONS:
             yield Plot(f"heat-{operation}", f"{operation}: speed against the best vendor library", about, data, draw)
+
+
+def _noisy(result: CaseResult, names: Sequence[str]) -> list[int]:
+    """The places of `names` whose times are noisy."""
+    noisy = {entry.row.implementation for entry in result.entries if entry.timed and entry.row.noisy}
+    return [place for place, name in enumerate(names) if name in noisy]
 
 
 def draw(data: dict[str, Any]) -> Figure:
@@ -65,6 +74,9 @@ def draw(data: dict[str, Any]) -> Figure:
             if value:
                 ink = CELL_PAPER if abs(_shade(value)) > STRONG else CELL_INK
                 ax.text(x, y, _number(value), ha="center", va="center", fontsize=6.5, color=ink)
+    for y, places in enumerate(data["noisy"]):
+        for x in places:
+            ax.text(x, y, "~", ha="center", va="center", fontsize=7, color=MUTED)
     ax.xaxis.tick_top()
     ax.set_xticks(range(len(names)), names, rotation=45, ha="left", rotation_mode="anchor", fontsize=7.5)
     for tick, name in zip(ax.get_xticklabels(), names, strict=True):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
 from suite.report.plots.figure import Margins, Plot, canvas, grid, rounded, text_inches
-from suite.report.plots.labels import Label, label_line_ends, plain_numbers, sizes
+from suite.report.plots.labels import Label, label_line_ends, plain_numbers, round_numbers, sizes, title
 from suite.report.plots.lanes import ticks
 from suite.report.plots.series import Series, series_of
 from suite.report.ranking import CaseResult
-from suite.report.style import INK, LOOKS, MUTED, look
+from suite.report.style import LOOKS, MUTED, look
 from suite.results.row import Row
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
     wide = 5.8 if len(panels) == 1 else 2.9
-    figure, axes = grid(len(panels), (wide, 2.6), Margins(0.7, 0.3 + text_inches(names, 7.5), 0.35, 0.55))
+    figure, axes = grid(len(panels), (wide, 2.6), Margins(1.0, 0.3 + text_inches(names, 7.5), 0.35, 0.55))
     for panel, ax in zip(panels, axes, strict=True):
         labels, dashes = [], iter(("-", "--", ":"))
         for name, points in panel["lines"].items():
@@ -83,8 +83,9 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
             ax.plot(x, y, "-" if name == "CPU" else next(dashes), color=color, marker="o", markersize=3.5)
             labels.append(Label(x[-1], y[-1], name, color))
         ax.set(xscale="log", yscale="log", xlabel=panel["axis"], ylabel="us for a call")
+        ax.set_ylim(*_axis_ends(panel))
         plain_numbers(ax.yaxis)
-        ax.set_title(panel["title"])
+        title(ax, panel["title"], wide)
         sizes(ax, sorted({int(point[0]) for points in panel["lines"].values() for point in points}))
         label_line_ends(ax, labels)
     return figure
@@ -123,16 +124,22 @@ def _costs(result: CaseResult) -> dict[str, dict[str, float | None]]:
 
 def draw_costs(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
-    heights = [0.55 + 0.19 * len(panel["rows"]) for panel in panels]
+    heights = [0.7 + 0.19 * len(panel["rows"]) for panel in panels]
     figure, axes = canvas(8.6, sum(heights) + 0.5, rows=len(panels), sharex=True, height_ratios=heights)
     for panel, ax in zip(panels, axes, strict=True):
         _draw_cost_panel(ax, panel)
-    ticks(axes[-1], [10.0**power for power in range(-1, 8)])
-    axes[-1].set_xlim(*_axis_range(panels))
+    low, high = _axis_range(panels)
+    ticks(axes[-1], round_numbers(low, high))
+    axes[-1].set_xlim(low, high)
     handles, names = max((ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[0]))
     figure.legend(handles, names, loc="outside upper left", ncols=4, frameon=False)
     axes[-1].set_xlabel("us")
     return figure
+
+
+def _axis_ends(panel: dict[str, Any]) -> tuple[float, float]:
+    known = [us for points in panel["lines"].values() for _, us in points]
+    return min(known) / 2, max(known) * 2
 
 
 def _axis_range(panels: Sequence[dict[str, Any]]) -> tuple[float, float]:
@@ -160,10 +167,11 @@ def _draw_cost_panel(ax: Axes, panel: dict[str, Any]) -> None:
     for cost, (_, marker, label) in COSTS.items():
         if any(values[cost] for values in panel["rows"].values()):
             ax.plot([], [], marker, color=MUTED, label=label, linestyle="none")
-    ax.set_title(panel["title"], color=INK)
+    title(ax, panel["title"], 7.0)
     ax.set_yticks(range(len(names)), names, fontsize=7.5)
     for tick, name in zip(ax.get_yticklabels(), names, strict=True):
         tick.set_color(look(name.partition("/")[0]).color)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", labelbottom=True, labelsize=7.5)
     ax.grid(axis="y", visible=False)

@@ -52,14 +52,14 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
 
 def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
-    figure, axes = grid(len(panels), (6.2 if len(panels) == 1 else 3.4, 2.4), Margins(0.65, 0.3, 0.35, 0.5))
+    figure, axes = grid(len(panels), (6.2 if len(panels) == 1 else 3.4, 2.4), Margins(0.65, 0.3, 0.6, 0.5))
     marks = sum(len(points) for panel in panels for points in panel["points"].values())
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel, rasterized=marks > MAX_VECTORS)
     handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    axes[0].legend(
-        handles.values(), handles, frameon=False, fontsize=7.5, labelcolor="linecolor", handletextpad=0.2,
-        loc="upper right", ncols=2,
+    figure.legend(
+        handles.values(), handles, frameon=False, fontsize=8, labelcolor="linecolor", handletextpad=0.2,
+        loc="upper left", ncols=len(handles),
     )  # fmt: skip
     return figure
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 GAP = 0.05
 """The smallest distance of two labels, as a part of the height of the panel."""
+LABEL_WIDTH = 0.14
+"""Width of a size on an axis, as a part of the panel's."""
+SHORT, MIN_LABELS, MAX_LABELS = 200, 3, 9
+"""Ratio of the ends of a logarithmic axis below which it has more labels than the powers of ten; number of labels."""
+BOLD = 0.0102
+"""Inches of a bold character of size 1, on average."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,11 @@ class Label:
     text: str
     color: str
     bold: bool = False
+
+
+def title(ax: Axes, text: str, inches: float, largest: float = 10) -> None:
+    """Write a title above a panel, smaller if it is longer than `inches`."""
+    ax.set_title(text, fontsize=min(largest, inches / (BOLD * max(1, len(text)))))
 
 
 def label_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
@@ -75,23 +86,37 @@ def _top(group: Sequence[float]) -> float:
 
 
 def sizes(ax: Axes, found: Sequence[int]) -> None:
-    """Label at most seven of the sizes on the axis: `4096`, and powers of two from 2^17 as `2^17`."""
+    """Label the sizes on a logarithmic axis: `4096`, and powers of two from 2^17 as `2^17`. Labels do not overlap."""
     from matplotlib.ticker import NullLocator
 
-    step = math.ceil(len(found) / 7)
-    shown = list(found)[::-1][::step][::-1]
+    least = math.log(found[-1] / found[0]) * LABEL_WIDTH
+    shown = [found[-1]]
+    for size in found[-2::-1]:
+        if math.log(shown[0] / size) >= least:
+            shown.insert(0, size)
     ax.set_xticks(shown, [size_name(size) for size in shown])
     ax.xaxis.set_minor_locator(NullLocator())
 
 
 def plain_numbers(axis: Axis) -> None:
-    """Label the powers of ten of a logarithmic axis as `0.001`, `1`, `1,000`. A short axis gets labels between them."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """Label a logarithmic axis with round numbers as `0.001`, `1`, `1,000`."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-    low, high = axis.get_view_interval()
-    plain = FuncFormatter(lambda value, _: f"{value:,g}")
-    axis.set_major_formatter(plain)
-    axis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
+    axis.set_major_locator(FixedLocator(round_numbers(*axis.get_view_interval())))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Numbers for a logarithmic axis: powers of ten, with 2 and 5 times them if the axis is short; at least three."""
+    from matplotlib.ticker import MaxNLocator
+
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high < SHORT * low else (1,)
+    found = [each for power in powers for step in steps if low <= (each := step * 10.0**power) <= high]
+    if len(found) < MIN_LABELS:
+        found = [float(each) for each in MaxNLocator(MIN_LABELS + 1).tick_values(low, high) if low <= each <= high]
+    return found[:: max(1, math.ceil(len(found) / MAX_LABELS))]
 
 
 def size_name(size: int) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, LANE, HEAD = 8.6, 0.2, 0.45
-"""Inches: the width of the figure, the height of a lane, and that of a panel's title."""
+WIDTH, LANE, HEAD = 8.6, 0.2, 0.62
+"""Inches: the width of the figure, the height of a lane, and that of a panel's title and axis."""
 LIMIT = 1.0
 RANGE = 4.0
 """The largest ratio on the axis. Larger ones, and those below its inverse, are drawn at the end."""
@@ -154,6 +154,7 @@ def _draw_panel(ax: Axes, panel: dict[str, Any], data: dict[str, Any], *, raster
         tick.set_color(look(name).color)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", labelbottom=True, labelsize=7.5)
     ax.grid(axis="y", visible=False)
     if data["log"]:
         ax.set_xlim(1 / RANGE / 1.05, RANGE * 1.05)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.report.load import Entry
 
@@ -41,7 +41,8 @@ def series_of(entries: Sequence[Entry], least: int = 2) -> Iterator[Series]:
         if entry.dims:
             groups.setdefault((*_problem(entry), *_equal_dimensions(entry)), []).append(entry)
     for group in groups.values():
-        yield from _split(group, least)
+        for series in _split(group, least):
+            yield _completed(series, entries)
 
 
 def _problem(entry: Entry) -> tuple[str, ...]:
@@ -52,6 +53,22 @@ def _equal_dimensions(entry: Entry) -> tuple[str, ...]:
     """The first dimension of the same size, for each dimension: M, N, K = 8, 4, 8 gives M, N, M."""
     first: dict[int, str] = {}
     return tuple(first.setdefault(size, name) for name, size in entry.dims.items())
+
+
+def _completed(series: Series, entries: Sequence[Entry]) -> Series:
+    """The series with the cases in which further dimensions happen to be equal: N=1024 of M=1024, if N varies."""
+    first = next(iter(series.by_size.values()))[0]
+    tied = series.axis.split(" = ")
+    others = {name: size for name, size in first.dims.items() if name not in tied}
+    by_size = {size: list(rows) for size, rows in series.by_size.items()}
+    for entry in entries:
+        dims = entry.dims
+        if _problem(entry) == _problem(first) and dims.keys() == first.dims.keys():
+            size = dims[tied[0]]
+            fits = all(dims[name] == size for name in tied) and all(dims[name] == others[name] for name in others)
+            if fits and size not in series.by_size:
+                by_size.setdefault(size, []).append(entry)
+    return replace(series, by_size=by_size)
 
 
 def _split(group: Sequence[Entry], least: int) -> Iterator[Series]:

@@ -1,8 +1,8 @@
 "use strict";
 (() => {
-  const PAGE = 200;
+  const PAGE = 200, ALL = 500;
   const LONG = new Set(["kernels"]);
-  const NAMES = "implementation";
+  const NAMES = "implementation", CASE = "case";
   const tables = JSON.parse(document.getElementById("tables").textContent);
   for (const table of Object.values(tables)) {
     for (const column of table.columns) if (column.values.length < table.count) column.values = new Array(table.count).fill(column.values[0]);
@@ -14,6 +14,9 @@
     element.append(...children);
     return element;
   };
+
+  /** A text that may be broken after each comma. */
+  const breakable = (text) => text.split(/(?<=,)/).flatMap((part) => [part, make("wbr")]);
 
   /** A number with a limited number of significant digits. Counts keep all digits. A text stands for an infinity. */
   const format = (value, digits, whole) => {
@@ -168,23 +171,33 @@
         const chosen = [...this.filters].every(([column, place]) => column.values[row] === place);
         if (chosen && this.words.every((word) => this.haystack[row].includes(word))) rows.push(row);
       }
-      if (this.sorted) {
-        const { column, down } = this.sorted;
-        column.keys ??= keysOf(column);
-        const sign = down ? -1 : 1;
-        rows.sort((a, b) => {
-          const [x, y] = [column.keys[a], column.keys[b]];
-          if (x === null || y === null) return (x === null) - (y === null) || a - b;
-          return sign * (x - y) || a - b;
-        });
-      }
+      const { column, down } = this.sorted ?? {};
+      if (column) column.keys ??= keysOf(column);
+      const sign = down ? -1 : 1;
+      const order = (a, b) => {
+        if (!column) return a - b;
+        const [x, y] = [column.keys[a], column.keys[b]];
+        if (x === null || y === null) return (x === null) - (y === null) || a - b;
+        return sign * (x - y) || a - b;
+      };
+      rows.sort((a, b) => this.severity(a) - this.severity(b) || order(a, b));
       this.heads.forEach((cell, place) => {
         if (this.sorted && this.columns[place] === this.sorted.column) cell.setAttribute("aria-sort", this.sorted.down ? "descending" : "ascending");
         else cell.removeAttribute("aria-sort");
       });
       this.rows = rows;
-      this.shown = PAGE;
+      this.shown = rows.length > ALL ? PAGE : ALL;
       this.render();
+    }
+
+    status(row) {
+      const column = this.columns.find((each) => each.head === "status");
+      return column ? textOf(column, row) : "failed";
+    }
+
+    /** The rows that failed stand before all others, wrong ones first, whatever the order. */
+    severity(row) {
+      return this.table.severity?.[row] ?? 2;
     }
 
     render() {
@@ -201,9 +214,12 @@
       if (column.head === NAMES) {
         const name = make("span", { className: "name" }, text);
         name.style.setProperty("--c", `var(--${text.split("/")[0]}, var(--muted))`);
-        return make("td", {}, make("button", { type: "button", onclick: () => this.details(row) }, name));
+        const cell = make("td", {}, make("button", { type: "button", onclick: () => this.details(row) }, name));
+        if (this.severity(row) < 2) cell.append(make("small", { className: "bad phone" }, this.status(row)));
+        return cell;
       }
-      const cell = make("td", { className: column.texts ? "" : "n" }, text);
+      const cell = make("td", { className: column.texts ? "" : "n" });
+      if (column.head === CASE) { cell.className = "case"; cell.append(...breakable(text)); } else cell.append(text);
       if (LONG.has(column.head)) { cell.className = "long"; cell.title = text; }
       if (column.head === "status") cell.className = /wrong|error|timeout|suspect/.test(text) ? "bad" : text === "ok" ? "" : "dim";
       return cell;

@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.core.text import one_line
 from suite.results.groups import cases
+from suite.results.order import severity
 from suite.results.render.columns import CaseTable
 from suite.results.render.summary import crossovers
 from suite.results.row import Row
@@ -48,7 +49,8 @@ def _case_table(rows: Sequence[Row]) -> str:
     texts = {head: each for head, each in (("kernels run", view.kernels), ("reason", view.notes)) if any(each)}
     numeric = [column.head for column in view.columns]
     body = []
-    for row, cells, *row_text in zip(rows, view.cells, *texts.values(), strict=True):
+    lines = zip(rows, view.cells, *texts.values(), strict=True)
+    for row, cells, *row_text in sorted(lines, key=lambda line: severity(line[0])):
         name = plain(row.implementation)
         entries = [f"**{name}**" if row is view.fastest else name, str(row.execution), str(row.status)]
         body.append([*entries, *(plain(cells[column.field]) for column in view.columns), *map(plain, row_text)])

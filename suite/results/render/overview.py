@@ -12,18 +12,21 @@ from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.view import Comparison
 from suite.results.row import Row
+from suite.results.unranked import unranked_reason
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 
 def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[Text]:
-    """A table of the cases with ranked rows, and the findings. For a single case, the findings alone."""
+    """A table of all cases if any has ranked rows, and the findings. For a single case, the findings alone."""
     from rich.text import Text
 
     rows = list(rows)
-    groups = [group for group in cases(rows) if standing(group).comparable and standing(group).ranked]
-    lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if len(groups) > 1 else []
+    groups = cases(rows)
+    found = [standing(group) for group in groups]
+    is_ranked = len(groups) > 1 and any(each.comparable and each.ranked for each in found)
+    lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if is_ranked else []
     return [*lines, *(Text(line) for text in findings(rows, baseline) for line in wrapped(text, width, indent="  "))]
 
 
@@ -53,7 +56,7 @@ def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[T
 def _winner(found: Standing) -> str:
     if found.winner is not None:
         return one_line(found.winner.implementation)
-    return one_line(f"none: {found.rivals[0].implementation} is noisy")
+    return one_line(f"none: {unranked_reason(found)}")
 
 
 def _framework(row: Row) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 from suite.core.errors import UsageError
 from suite.core.nearest import unknown
 from suite.results.groups import Standing, standings
+from suite.results.order import wrong_first
 from suite.results.row import COLUMNS, TYPES, Row
 
 RATE, NOTE, INTERVAL = "rate", "note", "interval"
@@ -50,10 +51,11 @@ class View:
             raise UsageError("--wide shows every column and --columns the named ones; give one of the two")
 
     def ordered(self, rows: Sequence[Row]) -> list[Row]:
-        """`rows` in the chosen order, the best first. Noisy rows come last but for the rows without a value."""
-        if not self.sort:
-            return list(rows)
-        return sorted(rows, key=self._place)
+        """`rows` in the chosen order, the best first; the rows that failed before all others.
+
+        Noisy rows come last but for the rows without a value.
+        """
+        return wrong_first(sorted(rows, key=self._place) if self.sort else rows)
 
     def _place(self, row: Row) -> tuple[int, float, str]:
         value = getattr(row, self.sort)

@@ -1,0 +1,43 @@
+"""Counts equal terms of a sum, whose rounding errors are not independent.
+
+While partial sums are of one size, adding a term makes an error that depends on the term's last digits alone. Equal
+terms have equal errors then, and terms of opposite sign have opposite ones. Of m terms that are equal, the errors add
+up as one error m times as large. If they follow each other, the partial sums grow as by one step m times as large.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+MOST, FEWEST, TOGETHER = 4096, 64, 2**16
+"""Terms of a sum that are compared: the most and the fewest, and the most of all sums together."""
+CHANCE = 5.0
+"""Deviations by which equal terms must exceed those of random signs: few bits have equal terms by chance."""
+
+
+def repeats(terms: torch.Tensor, count: int | None = None) -> torch.Tensor:
+    """Return how many terms of each sum are equal: 1 if they differ or if signs cancel their errors; (rows, 1) float64.
+
+    The mean over the terms counts: a sum of n equal terms has n, one of n/m different ones that occur m times has m.
+
+    terms: (rows, N). count: the number of terms of a sum, of which these are a sample; None for all of them.
+    """
+    rows, columns = terms.shape
+    if not terms.numel():
+        return torch.ones((rows, 1), dtype=torch.float64, device=terms.device)
+    some = max(FEWEST, min(MOST, TOGETHER // rows))
+    found = terms[:, :: math.ceil(columns / some)].double()
+    signs, order = found.sign(), found.abs().sort(dim=1)
+    new = torch.ones_like(found, dtype=torch.bool)
+    new[:, 1:] = order.values.diff(dim=1) != 0.0
+    group = new.reshape(-1).cumsum(0) - 1
+    sums, sizes = (torch.zeros(found.numel(), dtype=torch.float64, device=terms.device) for _ in range(2))
+    sums.index_add_(0, group, signs.gather(1, order.indices).reshape(-1))
+    sizes.index_add_(0, group, torch.ones_like(sums))
+    of_group = sums[group].square() / sizes[group], sizes[group]
+    equal, chance = (each.view_as(found).mean(dim=1, keepdim=True) for each in of_group)
+    by_chance = equal - 1.0 <= CHANCE * (2.0 * chance / found.shape[1]).sqrt()
+    scale = max((count or columns) - 1, 0) / max(found.shape[1] - 1, 1)
+    return (equal - 1.0).masked_fill_(by_chance, 0.0).mul_(scale).add_(1.0).nan_to_num_(1.0)
