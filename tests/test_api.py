@@ -289,7 +289,7 @@ def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str], monkeyp
     """`compare` gives rows of a formula, and reports are not written."""
     reports: list[tuple[Any, Path]] = []
     monkeypatch.setattr(api, "compare", lambda *_, **__: frame(square(512), RECORD))
-    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: reports.append((formats, out)) or [])
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: reports.append((list(formats), out)) or [])
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

@@ -93,5 +93,5 @@ def test_several_calls_of_a_test_have_a_baseline_each(clock: Clock, messages: li
 
 def test_the_documents_name_what_there_is() -> None:
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    assert 'pytest_plugins = ["suite.testing"]' in text
+    assert 'pytest_plugins = ["kernel_suite.testing"]' in text
     assert "assert_no_slower(" in text
