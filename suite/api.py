@@ -18,12 +18,14 @@ the caller's process, so that a crash or hang of the function affects the caller
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite import hardware
+from suite.core.errors import UsageError
 from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -36,6 +38,7 @@ from suite.runner.arguments import Size, as_texts, check_known, one_case, select
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
+from suite.timing.budgets import Least
 from suite.timing.result import Timing
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 class Timed(Timing):
     """The times of a function."""
 
+    noisy: bool = False
+    """True if the time is too uncertain to be ranked: the column `noisy` of its row."""
     rows: tuple[Row, ...] = ()
     """The rows of the function and of the implementations that were timed with it, as `compare` would give them."""
 
@@ -69,6 +74,8 @@ def compare(
     transfers: bool = False,
     compiles: bool = False,
     max_noise: float = 5.0,
+    min_time: float = 0.0,
+    samples: int = 0,
     repeat: int = 1,
     seed: int = 0,
     timeout: float = FIRST_CALL_S,
@@ -107,7 +114,8 @@ def compare(
     refuse_too_large(jobs, memory, where.name)
     host = resolve("cpu") if sweep and where.type == "cuda" else None
     settings = Options(where, cache, timed, seed, timeout, sweep, host, transfers, compiles)
-    settings = replace(settings, max_noise=max_noise / 100, repeat=repeat, telling=chosen.telling)
+    least = _least(min_time, samples)
+    settings = replace(settings, max_noise=max_noise / 100, least=least, repeat=repeat, telling=chosen.telling)
     record = hardware.environment_record(where.type, where.index)
     return frame(_rows(jobs, settings, record, out, on_step), record)
 
@@ -179,6 +187,8 @@ def time(
     device: str | None = None,
     cache: str = "cold",
     max_noise: float = 5.0,
+    min_time: float = 0.0,
+    samples: int = 0,
     seed: int = 0,
     **options: Value,
 ) -> Timed:
@@ -190,6 +200,7 @@ def time(
             time divided by that of `function`. Above 1, the function is faster than the vendor.
         cache: `cold` or `warm`, the L2 cache before each sample.
         max_noise: half width of the 95% interval, in percent, above which more samples are taken.
+        min_time, samples: the least time of sampling in seconds, and the least number of samples.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
@@ -200,8 +211,10 @@ def time(
     chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
     others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts(beside)]
     timed = [in_process.caller_implementation(function, operation, framework), *others]
-    measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
-    return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
+    least = _least(min_time, samples)
+    measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, least=least, seed=seed)
+    times, row = measured[0]
+    return Timed(**vars(times), noisy=row.noisy, rows=tuple(row for _, row in measured))
 
 
 def report(
@@ -233,6 +246,12 @@ def report(
     sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
     names = [name.strip() for text in as_texts(formats) for name in text.split(",")]
     return run(sides, names, None if out is None else Path(out), open_it=open)
+
+
+def _least(min_time: float, samples: int) -> Least:
+    if not (0 <= min_time < math.inf and samples >= 0):
+        raise UsageError(f"min_time={min_time}, samples={samples}: neither may be negative or infinite")
+    return Least(min_time, samples)
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
@@ -22,6 +23,8 @@ from suite.runner.selection import Selection
 from suite.worker.protocol import (
     CheckReply,
     Failed,
+    PeaksReply,
+    PeaksRequest,
     ProbeReply,
     ProbeRequest,
     Reply,
@@ -56,7 +59,7 @@ def time_of(us: float, **more: Any) -> dict[str, Any]:
 
 def as_dict(request: Request) -> dict[str, Any]:
     """The fields of a request that answers read."""
-    done = {TimeRequest: "time", ProbeRequest: "probe"}
+    done = {TimeRequest: "time", ProbeRequest: "probe", PeaksRequest: "peaks"}
     return {**asdict(request), "do": done.get(type(request), "check")}
 
 
@@ -65,6 +68,8 @@ def as_reply(request: Request, answer: dict[str, Any]) -> Reply:
     if "timings" in answer:
         missing = {"samples": 30, "stopped_by": "interval", "recorder": "", "cache": "", "reason": "", "remarks": ""}
         return TimeReply({name: TimingColumns(**{**missing, **each}) for name, each in answer["timings"].items()})
+    if isinstance(request, PeaksRequest) and "contents" in answer:
+        return PeaksReply(json.dumps(answer["contents"]))
     if answer["status"] == "error":
         reason, failed = answer["reason"], answer.get("failed")
         return TimingFailed("error", reason, failed) if isinstance(request, TimeRequest) else Failed(reason, failed)
@@ -89,7 +94,7 @@ class ScriptedPool:
 
     def ask(self, request: Request, *, timeout_s: float) -> Reply:
         plain = as_dict(request)
-        self.served.update(plain.get("implementations") or [plain["implementation"]])
+        self.served.update(plain.get("implementations") or [plain.get("implementation", "")])
         answer = type(self).answer({**plain, "device": self.device.type, "fresh": len(self.served) == 1})
         return as_reply(request, answer)
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from suite.results.csv_file import read_rows  # noqa: E402
+from suite.results.groups import Standing, standing  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
 from suite.results.render.labels import short_case, short_dtype  # noqa: E402
-from suite.results.row import Row, Status  # noqa: E402
 
 RESULTS = ROOT / "results" / "nvidia-h200"
 BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
@@ -47,16 +46,13 @@ HEADS = ["case", "best vendor", "its rate", "of limit", "Triton", "JAX", "CUDA"]
 NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}
 
 
-def best(rows: Sequence[Row], framework: str) -> str:
+def best(among: Standing, framework: str) -> str:
     """Format `vs_best` of the framework's fastest implementation, and its variant, as `1.012 (persistent)`."""
-    own = [
-        row
-        for row in rows
-        if row.implementation.partition("/")[0] == framework and row.vs_best is not None and not row.noisy
-    ]
-    if not own:
+    fastest = among.best(
+        lambda row: row.implementation.partition("/")[0] == framework and not row.peer and row.vs_best is not None
+    )
+    if fastest is None:
         return ""
-    fastest = max(own, key=lambda row: row.vs_best or 0.0)
     variant = fastest.implementation.partition("/")[2]
     return f"{fastest.vs_best:.3f}" + (f" ({variant})" if variant else "")
 
@@ -64,22 +60,17 @@ def best(rows: Sequence[Row], framework: str) -> str:
 def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
     """Return the cells of one case."""
     every = read_rows(RESULTS / f"{operation}.csv")
-    rows = [
-        row
-        for row in every
-        if (row.case, row.dtype, row.precision) == (case, dtype, precision)
-        and row.status is Status.OK
-        and not row.noisy
-        and not row.peer
-    ]
-    vendor = min((row for row in rows if row.vendor and row.device_us), key=lambda row: row.device_us or 0.0)
+    among = standing([row for row in every if row.case_key == (operation, case, dtype, precision)])
+    vendor = among.vendor
+    if vendor is None:
+        raise SystemExit(f"{operation} {case} {dtype}: the best vendor is not certain: measure again")
     rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.0f} TFLOP/s"
     return [
         f"{operation} {short_case(case).replace(',', ' ')} {short_dtype(vendor)}",
         vendor.implementation,
         rate,
         f"{vendor.of_limit:.2f}",
-        *(best(rows, framework) for framework in FRAMEWORKS),
+        *(best(among, framework) for framework in FRAMEWORKS),
     ]
 
 

@@ -31,6 +31,7 @@ from suite.cli.options import (
     JsonOption,
     KernelBenchOption,
     MaxNoiseOption,
+    MinTimeOption,
     NoTimeOption,
     OnceOption,
     OperationsOption,
@@ -42,6 +43,7 @@ from suite.cli.options import (
     ReferenceOption,
     RepeatOption,
     ResumeOption,
+    SamplesOption,
     SeedOption,
     ShapeOption,
     ShapesFromOption,
@@ -63,6 +65,7 @@ from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
 from suite.runner.options import Options
 from suite.runner.selection import Selection
+from suite.timing.budgets import Least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +104,8 @@ def compare(
     no_time: NoTimeOption = False,
     strict: StrictOption = False,
     max_noise: MaxNoiseOption = 5.0,
+    min_time: MinTimeOption = 0.0,
+    samples: SamplesOption = 0,
     repeat: RepeatOption = 1,
     seed: SeedOption = 0,
     timeout: TimeoutOption = FIRST_CALL_S,
@@ -128,9 +133,10 @@ def compare(
     where, shapes = resolve(device), sizes(shape, shapes_file)
     own = _operation_file(op, reference, kernelbench, gpumode)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
-    options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)
-    options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
-    options = replace(options, profiled=bool(profile), dumped=_names(dump))
+    host = resolve("cpu") if sweep and where.type == "cuda" else None  # its implementations run in a sweep too
+    options = Options(where, cache, not no_time, seed, timeout, sweep, host, transfers, compiles)
+    options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
+    options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=_names(dump))
     if once:
         return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
@@ -210,11 +216,6 @@ def _output(columns: list[str] | None, sort: str, wide: bool, baseline: str, **m
     from suite.results.render import View
 
     return _Output(View(_names(columns), sort, wide, baseline), **more)
-
-
-def _sweep_host(where: Device, sweep: bool) -> Device | None:
-    """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
-    return resolve("cpu") if sweep and where.type == "cuda" else None
 
 
 def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:

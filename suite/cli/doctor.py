@@ -33,7 +33,8 @@ def doctor(
 ) -> None:
     """Device properties, toolchain and versions, and what to install.
 
-    Exit status: 0; 1 when a line of the timer's proof is off, or when there is nothing to measure with.
+    Exit status: 0; 1 when a line of the timer's proof is off, when a limit is not stable, or when there is nothing to
+    measure with.
     """
     if measure and timer:
         raise UsageError("--measure and --timer: give one of the two")
@@ -55,12 +56,15 @@ def _measure_peaks(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor import peaks, peaks_tables
+    from suite.doctor import peaks_tables
+    from suite.doctor.local_device import torch_device
     from suite.hardware import measured_peaks
+    from suite.timing import peaks
 
     path = (out if out is not None else where.results_folder) / measured_peaks.FILE
     environment = hardware.environment_record(where.type, where.index)
-    contents = peaks.measure(where, environment, lambda phase: say(f"{phase} ..."))
+    free = hardware.memory_bytes(where.type, where.index)
+    contents = peaks.measure(torch_device(where), where.name, free, environment, lambda phase: say(f"{phase} ..."))
     measured_peaks.write(path, contents)
     if as_json:
         print(json.dumps(contents, allow_nan=False))

@@ -96,6 +96,11 @@ CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first 
 MaxNoiseOption = Annotated[
     float, typer.Option("--max-noise", metavar="PERCENT", help="Rows with a wider 95% interval are noisy: not ranked.")
 ]
+MinTimeOption = Annotated[
+    float,
+    typer.Option("--min-time", metavar="SECONDS", help="Sample each for so long, at least.", min=0, max=86400),
+]
+SamplesOption = Annotated[int, typer.Option("--samples", metavar="N", help="Take N samples of each, at least.", min=0)]
 RepeatOption = Annotated[
     int, typer.Option("--repeat", metavar="N", help="Time in N fresh processes; rows have medians.", min=1, max=100)
 ]

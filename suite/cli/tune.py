@@ -13,8 +13,10 @@ from suite.cli.options import (
     DeviceOption,
     DtypeOption,
     ImplementationOption,
+    MinTimeOption,
     OperationOption,
     PrecisionOption,
+    SamplesOption,
     SeedOption,
     ShapeOption,
     ShapesFromOption,
@@ -36,6 +38,8 @@ def tune(
     shapes_file: ShapesFromOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     device: DeviceOption = None,
+    min_time: MinTimeOption = 0.0,
+    samples: SamplesOption = 0,
     seed: SeedOption = 0,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a kernel may take to compile; its calls get 30 at most.")
@@ -51,6 +55,7 @@ def tune(
     from suite.runner.selection import Selection
     from suite.runner.tune import Search
     from suite.runner.tune import tune as run
+    from suite.timing.budgets import Least
 
     check_timeout(timeout)
     where = resolve(device)
@@ -72,7 +77,8 @@ def tune(
         print(search, flush=True)
 
     try:
-        path = run(jobs, where, seed=seed, timeout_s=timeout, on_search=on_search, on_step=say)
+        least = Least(min_time, samples)
+        path = run(jobs, where, seed=seed, timeout_s=timeout, least=least, on_search=on_search, on_step=say)
     except KeyboardInterrupt:
         say("interrupted; what was found until then is kept")
         raise typer.Exit(130) from None

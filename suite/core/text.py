@@ -13,3 +13,8 @@ def one_line(text: Any) -> str:
 def joined_reasons(reason: str, more: str) -> str:
     """Join two reasons to one text, without repetition."""
     return reason if more in reason else "; ".join(filter(None, [reason, more]))
+
+
+def error_line(error: BaseException) -> str:
+    """Type and message of an error on one line. A message is cut off after 300 characters."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -2,7 +2,7 @@
 
 A row is SAME if the whole 95% interval of the ratio lies within the threshold. It is FASTER or SLOWER if a wider
 interval lies beyond the threshold. The wider interval allows for the number of rows and for the differences between
-processes (`process_spread.py`).
+processes (`process_spread.py`). Noisy rows are judged alike: their intervals are wide, which is all that noise means.
 
 The evidence is `vs_best` if a vendor row was timed together with this one, because drift that both share cancels.
 docs/comparing_runs.md has the derivation, and the rules for rows whose evidence is missing or in doubt.
@@ -20,6 +20,7 @@ from suite.diff.change import Change, Diff, Evidence, Pair, Verdict, case_name, 
 from suite.diff.interval import Estimate, as_ratio
 from suite.diff.load import Key, Side
 from suite.diff.process_spread import Typical, family_factor, process_arm, tick
+from suite.results.noise import contradictory, reference_of
 from suite.results.render import number
 from suite.results.row import FAILURES, Row, Status
 
@@ -97,6 +98,7 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
     """Judge the rows of one case, with the vendor row as their control."""
     control = _control(pairs)
     doubt = "" if control is None else _doubt(control, rule)
+    references = reference_of([pair.base for pair in pairs]), reference_of([pair.new for pair in pairs])
     for pair in pairs:
         if not pair.timed:
             yield _untimed(pair)
@@ -107,9 +109,9 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
             relative, name = _ratio_to_control(pair, control), control.base.implementation
             pair_and_control = [(pair.base, pair.new), (control.base, control.new)]
             relative_wide = rule.wide(relative, pair_and_control, ranked=True)
-            if doubt:
+            if doubt or _contradictory(pair, references):
                 ratio, wide, evidence = ratio.spanning(relative), wide.spanning(relative_wide), Evidence.BOTH
-                notes = [doubt, *notes]
+                notes = [doubt, *notes] if doubt else notes
             else:
                 ratio, wide, evidence = relative, relative_wide, Evidence.RANKED
         verdict, why = _verdict(pair, ratio, wide, rule.threshold)
@@ -117,15 +119,24 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
 
 
 def _verdict(pair: Pair, ratio: Estimate, wide: Estimate, threshold: float) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict on a row, and notes if it is not FASTER or SLOWER although `ratio` lies beyond the threshold."""
+    """The verdict on a row by its intervals alone, which hold the noise of noisy rows too; and notes on it."""
     verdict = decide(ratio, wide, threshold)
     noisy = [side for side, row in pair.sides if row.noisy]
-    if noisy and verdict is not Verdict.SAME:
-        return Verdict.AMBIGUOUS, (f"noisy in {' and '.join(noisy)}",)
+    found = [f"noisy in {' and '.join(noisy)}"] if noisy and verdict is not Verdict.SAME else []
+    if verdict in (Verdict.FASTER, Verdict.SLOWER):
+        return verdict, (_at_least(ratio, verdict), *found)
     if verdict is Verdict.AMBIGUOUS and decide(ratio, ratio, threshold) is not Verdict.AMBIGUOUS:
         low, high = number(as_ratio(wide.low), 4), number(as_ratio(wide.high), 4)
-        return verdict, (f"{low} to {high} with what {WHAT_DIFFERS}",)
-    return verdict, ()
+        return verdict, (f"{low} to {high} with what {WHAT_DIFFERS}", *found)
+    return verdict, tuple(found)
+
+
+def _at_least(ratio: Estimate, verdict: Verdict) -> str:
+    """The smallest change within the 95% interval: `at least 6.0x as fast`."""
+    faster = verdict is Verdict.FASTER
+    least = as_ratio(ratio.low if faster else -ratio.high)
+    times = f"at least {number(least, 2 if least >= 2 else 3)}x"
+    return f"{times} as fast" if faster else f"takes {times} as long"
 
 
 def decide(ratio: Estimate, wide: Estimate, threshold: float) -> Verdict:
@@ -150,6 +161,14 @@ def _control(pairs: Sequence[Pair]) -> Pair | None:
         if pair.timed and pair.ranked and all(row.vendor and not row.noisy for _, row in pair.sides)
     ]
     return min(vendors, key=slowness, default=None)
+
+
+def _contradictory(pair: Pair, references: tuple[Row | None, Row | None]) -> bool:
+    """True if a row is noisy because its time and its ratio name different winners: no interval shows that."""
+    return any(
+        row.noisy and contradictory(row, reference, 0.0)
+        for (_, row), reference in zip(pair.sides, references, strict=True)
+    )
 
 
 def _doubt(control: Pair, rule: Rule) -> str:

@@ -29,13 +29,3 @@ def torch_device(where: Device) -> Any:
         )
     torch.cuda.set_device(where.index)
     return torch.device("cuda", where.index)
-
-
-def array_bytes(most: int, free: int | None) -> int:
-    """Size of a large array in bytes: `most`, or the largest power of two within a sixteenth of `free` if less."""
-    return most if free is None else min(most, 1 << max(16, (free // 16).bit_length() - 1))
-
-
-def describe(error: BaseException) -> str:
-    """Type and message of an error on one line. A message is cut off after 300 characters."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -13,7 +13,7 @@ from suite.results.render import number
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADS = ("ceiling", "unit", "measured", "datasheet", "share", "by")
+HEADS = ("ceiling", "unit", "measured", "spread", "datasheet", "share", "by")
 READING_HEADS = (
     "ceiling",
     "reading",
@@ -25,7 +25,7 @@ READING_HEADS = (
     "SM clock",
     "clocks held by",
 )
-NUMERIC = frozenset(HEADS[2:5]) | frozenset(READING_HEADS[2:5]) | {"samples", "SM clock"}
+NUMERIC = frozenset(HEADS[2:6]) | frozenset(READING_HEADS[2:5]) | {"samples", "SM clock"}
 
 
 def peak_rows(contents: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -34,7 +34,7 @@ def peak_rows(contents: Mapping[str, Any]) -> list[tuple[str, ...]]:
     found = [_peak_row(MEMORY, contents["gb_per_s"], contents, cited.gb_per_s if cited else None)]
     for name, rate in contents["tflops"].items():
         found.append(_peak_row(name, rate, contents, cited.tflops.get(name) if cited else None))
-    found += [(name, UNITS[1], "", "", "", reason) for name, reason in contents["not_measured"].items()]
+    found += [(name, UNITS[1], "", "", "", "", reason) for name, reason in contents["not_measured"].items()]
     return found
 
 
@@ -42,7 +42,8 @@ def _peak_row(ceiling: str, measured: float, contents: Mapping[str, Any], cited:
     best = fastest(_readings(contents), ceiling)
     by = "" if best is None else best.name if best.rate >= measured else "fp32, in which it can be computed"
     share = "" if cited is None else f"{100 * measured / cited:.0f}%"
-    return ceiling, _unit(ceiling), number(measured, 4), number(cited, 4), share, by
+    spread = "" if best is None or best.spread is None else f"{100 * best.spread:.1f}%"
+    return ceiling, _unit(ceiling), number(measured, 4), spread, number(cited, 4), share, by
 
 
 def reading_rows(contents: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -100,7 +101,8 @@ def plain_lines(contents: Mapping[str, Any]) -> list[str]:
     for ceiling, name, us, interval, rate, unit, samples, clock, held in reading_rows(contents):
         clocks = f", SM clock {clock} MHz, held by {held or 'nothing'}" if clock else ""
         lines.append(f"{ceiling}, {name}: {us} us ({interval}), {rate} {unit}, {samples} samples{clocks}")
-    for ceiling, unit, measured, cited, share, by in peak_rows(contents):
-        cite = f", datasheet {cited}: {share}" if cited else ""
+    for ceiling, unit, measured, spread, cited, share, by in peak_rows(contents):
+        cite = f", two passes within {spread}" if spread else ""
+        cite += f", datasheet {cited}: {share}" if cited else ""
         lines.append(f"{ceiling}: {measured} {unit} ({by}){cite}" if measured else f"{ceiling}: not measured: {by}")
     return lines

@@ -172,7 +172,8 @@ class ExternalPool:
                 on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
                 inputs=inputs,
             )
-            timings = measurement.measure(BUDGETS_S[self.device.type], INTERVAL, True, request.max_noise)
+            budget_s = BUDGETS_S[self.device.type]
+            timings = measurement.measure(budget_s, INTERVAL, True, request.max_noise, request.least)
             if isinstance(results, RemoteResults) and not inputs.rounds:  # no recorder has taken samples
                 inputs.begin_round(complete=True)
                 for name in cases:

@@ -9,6 +9,7 @@ from suite.implementations.identity import ExternalReference
 from suite.problem.case import Case
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
+from suite.timing.budgets import NOTHING_MORE, Least
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class TimeExternalRequest:
     vendor: str
     vendor_us: float
     max_noise: float = MAX_NOISE
+    least: Least = NOTHING_MORE
     timeout_s: float = FIRST_CALL_S
 
 

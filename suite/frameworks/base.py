@@ -68,6 +68,10 @@ class Adapter(ABC):
     def prepare(self, device: Device) -> None:
         """Set environment variables that the framework reads at import. Called once in a new worker process."""
 
+    def has_own_threads(self) -> bool:
+        """True if it was in use before `prepare` and keeps the number of threads on a CPU that it began with."""
+        return False
+
     def watch_cache(self) -> Callable[[], str]:
         """Begin to watch compilations. The returned function ends the watch and returns its outcome.
 

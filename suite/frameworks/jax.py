@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
 from suite.frameworks.base import GPU_EXTRA, Adapter
-from suite.hardware import host
+from suite.hardware import host, threads
 
 if TYPE_CHECKING:
     import torch
@@ -54,11 +55,22 @@ class Jax(Adapter):
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         if device.type == "cpu":
             os.environ["JAX_PLATFORMS"] = "cpu"
+            if not self.is_running():
+                os.environ.setdefault(threads.XLA_VARIABLE, str(threads.native_threads()))
             flags = zlib.crc32(" ".join(sorted(host.cpu_flags())).encode())
             _caches.use({name: f"{folder}-cpu-{flags:08x}" for name, folder in CACHES.items()})
             return
         os.environ.pop("JAX_PLATFORMS", None)
         _caches.use(CACHES)
+
+    def has_own_threads(self) -> bool:
+        """True if XLA was in use before `prepare`: it then keeps the number of threads that it began with."""
+        return self.is_running() and threads.XLA_VARIABLE not in os.environ
+
+    def is_running(self) -> bool:
+        """True if JAX has been used in this process."""
+        bridge = sys.modules.get("jax._src.xla_bridge")
+        return bridge is not None and bool(bridge.backends_are_initialized())
 
     def watch_cache(self) -> Callable[[], str]:
         """Listen to the events that JAX sends at each look-up in its compilation cache."""

@@ -3,7 +3,7 @@
 from suite.hardware.datasheet import Peaks, peaks
 from suite.hardware.device import device_slug, memory_bytes
 from suite.hardware.environment import environment_record
-from suite.hardware.host import cpu_cache_bytes, cpu_facts, free_host_bytes, native_threads, thread_settings
+from suite.hardware.host import cpu_cache_bytes, cpu_facts, free_host_bytes
 from suite.hardware.measured_peaks import limit
 from suite.hardware.monitor import (
     IDLE,
@@ -17,6 +17,7 @@ from suite.hardware.monitor import (
     nvml_problem,
     state,
 )
+from suite.hardware.threads import native_threads, native_threads_set, thread_settings
 
 __all__ = [
     "IDLE",
@@ -34,6 +35,7 @@ __all__ = [
     "limit",
     "memory_bytes",
     "native_threads",
+    "native_threads_set",
     "nvml",
     "nvml_handle",
     "nvml_problem",

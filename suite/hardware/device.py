@@ -83,3 +83,8 @@ def memory_bytes(device_type: str, index: int = 0) -> int | None:
         return int(available) if available is not None else None
     found = [device for device in devices() if device["index"] == index]
     return int(found[0]["memory_free_bytes"]) if found and found[0]["memory_free_bytes"] is not None else None
+
+
+def array_bytes(most: int, free: int | None) -> int:
+    """Size of a large array in bytes: `most`, or the largest power of two within a sixteenth of `free` if less."""
+    return most if free is None else min(most, 1 << max(16, (free // 16).bit_length() - 1))

@@ -18,6 +18,7 @@ from suite.core.paths import ROOT
 from suite.hardware.datasheet import peaks
 from suite.hardware.host import cpu_facts
 from suite.hardware.monitor import devices
+from suite.hardware.threads import native_threads
 
 PACKAGES = (
     "torch",
@@ -50,7 +51,7 @@ def environment_record(device_type: str, index: int = 0, commit: str = "") -> di
         "date_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command_line(sys.argv),
         "device": device_facts(device_type, index),
-        "host": cpu_facts(),
+        "host": {**cpu_facts(), "threads": native_threads()},
         "os": {"name": os_name(), "machine": platform.machine()},
         "python": platform.python_version(),
         "packages": {name: found for name in PACKAGES if (found := package_version(name)) is not None},

@@ -12,8 +12,6 @@ from typing import Any
 
 DEFAULT_CACHE_BYTES = 64 << 20
 """Assumed size of the last-level cache if the system does not report it. Most caches are smaller."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PJRT_NPROC")
-"""Environment variables of the number of threads, read by torch, the BLAS libraries of torch and NumPy, and XLA."""
 
 
 def cores() -> int:
@@ -21,23 +19,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def native_threads() -> int:
-    """Number of threads of a native implementation on the CPU: OMP_NUM_THREADS, or one less than the cores.
-
-    With a thread for each core, any other process displaces one of them, and all others wait for it. This costs 4 to
-    8 ms, a time slice of the scheduler, in each call.
-    """
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(given) if given.isdecimal() and int(given) else max(1, cores() - 1)
-
-
-def thread_settings() -> dict[str, str]:
-    """The variables of THREAD_VARIABLES that are not set, each with the value `native_threads`."""
-    return {name: str(native_threads()) for name in THREAD_VARIABLES if not os.environ.get(name)}
-
-
 def cpu_facts() -> dict[str, Any]:
-    """Name, cores, threads of native implementations, memory and last-level cache in bytes (None where unknown)."""
+    """Name, cores, memory and last-level cache in bytes (None where unknown)."""
     total: int | None = None
     available: int | None = None
     try:
@@ -49,7 +32,6 @@ def cpu_facts() -> dict[str, Any]:
     return {
         "name": cpu_name(),
         "cores": cores(),
-        "threads": native_threads(),
         "memory_total_bytes": total,
         "memory_available_bytes": available,
         "last_level_cache_bytes": cpu_cache_bytes(),

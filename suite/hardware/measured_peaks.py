@@ -1,8 +1,8 @@
 """Reads and writes the measured peaks of a device: the file `limits.json` of `python -m suite doctor --measure`.
 
-A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings. It is no upper bound, because
-another kernel may be faster. It is therefore used only if the datasheet has no figure. A row that is faster remarks
-that the ceiling is too low.
+A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings, which has to repeat. It is no
+upper bound, because another kernel may be faster. It is therefore used only if the datasheet has no figure, and a row
+that is faster has it measured again (`runner/ceilings.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from suite.hardware.datasheet import Peaks, peaks
 FILE = "limits.json"
 MEMORY = "memory"
 COMMAND = "python -m suite doctor --measure"
+STABLE = 0.05
+"""Largest relative difference of the two fastest passes, and half width of the interval, of a peak that is kept."""
+HOW = f"the fastest of several passes, kept if the second fastest and its 95% interval are within {100 * STABLE:g}%"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,28 @@ class Reading:
     clock_sm_mhz: float | None = None
     power_w: float | None = None
     clock_reasons: str = ""
+    passes: int = 1
+    """Number of passes. The times are those of the fastest."""
+    spread: float | None = None
+    """Rate of the fastest pass divided by that of the second fastest, minus 1; None for a single pass."""
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95% interval, relative to the time; infinity if there is no interval."""
+        if self.device_us_low is None or self.device_us_high is None:
+            return math.inf
+        return (self.device_us_high - self.device_us_low) / 2 / self.device_us
+
+    @property
+    def is_stable(self) -> bool:
+        """True if a second pass gave the same rate, and the samples agree."""
+        return self.spread is not None and max(self.spread, self.half_width) <= STABLE
+
+    @property
+    def spread_text(self) -> str:
+        """The differences in words: `passes differ by 48%, samples by 12%`."""
+        parts = (("passes differ by", self.spread), ("samples by +-", self.half_width))
+        return ", ".join(f"{what} {100 * x:.2g}%".replace("+- ", "+-") for what, x in parts if x is not None)
 
     @property
     def rate(self) -> float:
@@ -67,6 +92,9 @@ def document(
         "device": device,
         "gb_per_s": memory.rate,
         "tflops": rates,
+        "date_utc": environment.get("date_utc", ""),
+        "how": HOW,
+        "spread": {name: found.spread for name in (MEMORY, *rates) if (found := fastest(readings, name)) is not None},
         "readings": [{**asdict(r), "gb_per_s" if r.ceiling == MEMORY else "tflops": r.rate} for r in readings],
         "not_measured": dict(not_measured),
         "environment": dict(environment),
@@ -95,7 +123,13 @@ def read(path: Path, device: str) -> Peaks:
         ) from error
     if name != device:
         raise ResultsError(f"{path}: limits of {name!r}, and this is {device!r}: {COMMAND}")
-    return Peaks(device, re.escape(device), float(bandwidth), {k: float(v) for k, v in rates.items()}, str(path))
+    return peaks_of(found, str(path))
+
+
+def peaks_of(contents: Mapping[str, Any], source: str) -> Peaks:
+    """The ceilings in the contents of a file."""
+    device, rates = contents["device"], {name: float(rate) for name, rate in contents["tflops"].items()}
+    return Peaks(device, re.escape(device), float(contents["gb_per_s"]), rates, source)
 
 
 def find(folder: Path, device: str) -> Peaks | None:

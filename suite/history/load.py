@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.diff.load import Side, load
-from suite.results.noise import ratio_is_noise, references
+from suite.results.groups import standings
 from suite.results.row import Row, Status
 from suite.results.run_folder import RUNS
 
@@ -147,10 +147,9 @@ def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:
         if row.status is Status.OK and row.device_us:
             groups.setdefault((*row.case_key, row.device.partition(":")[0], _measured(row)), []).append(row)
     for key, rows in groups.items():
-        reference = references(rows)
+        ranking = standings(rows)
         for row in rows:
-            ratio = None if ratio_is_noise(row, reference.get(row.device)) else row.vs_best
-            yield key, Point(found, row, ratio)
+            yield key, Point(found, row, None if row.noisy else ranking[row.device].ratio(row))
 
 
 def _measured(row: Row) -> str:

@@ -172,7 +172,7 @@ def _fastest_without_vendor(results: Sequence[CaseResult]) -> Iterator[Finding]:
 
 def _not_ranked(entries: Sequence[Entry]) -> Iterator[Finding]:
     timed = [entry for entry in entries if entry.row.status is Status.OK and entry.row.device_us]
-    count = sum(entry.row.noisy for entry in timed)
+    count = sum(entry.row.noisy and not entry.ranked for entry in timed)
     if count:
         text = f"{count} of {len(timed)} timed rows are noisy: their intervals are too wide. They are not ranked."
         yield Finding(f"{count} noisy", text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from suite.core.errors import UsageError
 from suite.models.workload import LayerShape, Workload, from_document
-from suite.report.load import Entry, Run
+from suite.report.load import Entry, Run, entries_of
 from suite.report.style import sort_key
 from suite.report.wording import duration
 from suite.results.row import Row
@@ -145,12 +145,15 @@ def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[
 
 def sentences(workload: Workload, rows: Iterable[Row]) -> list[str]:
     """Sentences on the layer of `workload`, from the rows of a run."""
-    entries = [Entry(row, "", "", "", row.vs_best) for row in rows]
+    rows = list(rows)
+    entries = entries_of(rows, "", "", {row.device: "" for row in rows})
     return [f"{each.arithmetic}: {text}" for each in _layers(workload, entries, "") for text in each.sentences]
 
 
 def _fastest(entries: Sequence[Entry]) -> Entry | None:
-    return min(entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
+    """The fastest of the ranked entries, or of all if none is ranked."""
+    ranked = [entry for entry in entries if entry.ranked]
+    return min(ranked or entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
 
 
 def _sum(parts: Sequence[Part], picks: Sequence[Entry | None]) -> float | None:

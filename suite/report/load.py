@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import Any
 from suite.core.errors import UsageError
 from suite.diff.load import Side, load
 from suite.results.dimensions import options_of
-from suite.results.groups import cases
-from suite.results.noise import ratio_is_noise, references
+from suite.results.groups import cases, is_timed, standings
 from suite.results.resume import ENVIRONMENT
-from suite.results.row import Mode, Row, Status
+from suite.results.row import Row
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ class Entry:
     """Name of the device, such as `NVIDIA H200`."""
     ratio: float | None = None
     """`vs_best`; None if the row, or the vendor row that it refers to, is noisy."""
+    ranked: bool = False
+    """True if its time may be compared with that of others of its case (`results/groups.py`)."""
 
     @property
     def framework(self) -> str:
@@ -69,13 +70,7 @@ class Entry:
     @property
     def timed(self) -> bool:
         """True if the row has a possible time: it agrees and is native."""
-        row = self.row
-        return row.status is Status.OK and row.execution is Mode.NATIVE and bool(row.device_us) and not row.suspect
-
-    @property
-    def ranked(self) -> bool:
-        """True if its time may be compared with that of others: it is timed and not noisy."""
-        return self.timed and not self.row.noisy
+        return is_timed(self.row)
 
     @property
     def case_name(self) -> str:
@@ -175,14 +170,22 @@ def _labels(paths: Sequence[Path], sides: Sequence[Side]) -> list[str]:
     return [str(path) for path in paths]
 
 
+def entries_of(rows: Iterable[Row], run: str, table: str, devices: Mapping[str, str]) -> list[Entry]:
+    """The entries of rows, case by case. `devices` has the name of the device for each value of the column."""
+    entries = []
+    for group in cases(rows):
+        found = standings(group)
+        ranked = {id(row) for each in found.values() for row in each.ranked}
+        for row in group:
+            ratio = found[row.device].ratio(row)
+            entries.append(Entry(row, run, table, devices[row.device], ratio, id(row) in ranked))
+    return entries
+
+
 def _run(label: str, path: Path, sides: Sequence[tuple[str, Side]]) -> Run:
     parts = []
     for name, side in sides:
-        entries = []
-        for group in cases(side.rows.values()):
-            found = references(group)
-            for row in group:
-                ratio = None if ratio_is_noise(row, found.get(row.device)) else row.vs_best
-                entries.append(Entry(row, label, name, side.device_of(row) or row.device or "unknown device", ratio))
+        names = {row.device: side.device_of(row) or row.device or "unknown device" for row in side.rows.values()}
+        entries = entries_of(side.rows.values(), label, name, names)
         parts.append(Part(name, side.path, side.environment or {}, entries))
     return Run(label, path, parts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from suite.report.load import Entry
 from suite.report.style import sort_key
+from suite.results.groups import Standing, standing
+from suite.results.row import Row
 from suite.results.unranked import unranked_reason
 
 LEVEL = 0.02
@@ -28,15 +30,30 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The rows of one case on one device, ranked."""
+    """The rows of one case on one device, ranked by the rule of `results/groups.py`."""
 
     entries: Sequence[Entry]
-    fastest: Entry | None
-    """The ranked row with the shortest time; None if fewer than two were timed, or if their recorders differ."""
-    vendor: Entry | None
-    """The ranked vendor library with the shortest time; None under the same conditions."""
-    other: Entry | None
-    """The ranked row with the largest `vs_best` that is no vendor library."""
+    standing: Standing
+
+    @cached_property
+    def fastest(self) -> Entry | None:
+        """The winner; None if there is nothing to compare it with, or if a noisy row may be faster."""
+        return self._entry(self.standing.winner)
+
+    @cached_property
+    def vendor(self) -> Entry | None:
+        """The best vendor library; None if no other row was timed, or if a noisy vendor's row may be faster."""
+        return self._entry(self.standing.vendor) if self.standing.comparable else None
+
+    @cached_property
+    def other(self) -> Entry | None:
+        """The fastest ranked row that is no vendor's and no peer's, and has a ratio."""
+        if not self.standing.comparable:
+            return None
+        return self._entry(self.standing.best(lambda row: row.is_ours and bool(self.standing.ratio(row))))
+
+    def _entry(self, row: Row | None) -> Entry | None:
+        return next((entry for entry in self.entries if entry.row is row), None)
 
     @property
     def first(self) -> Entry:
@@ -65,7 +82,7 @@ class CaseResult:
     @property
     def unranked(self) -> str:
         """The reason why the case has no fastest row; empty if it has one."""
-        return "" if self.fastest else unranked_reason([entry.row for entry in self.entries if entry.timed])
+        return "" if self.fastest else unranked_reason(self.standing.timed, self.standing.rivals)
 
     @property
     def failed(self) -> int:
@@ -73,9 +90,9 @@ class CaseResult:
         return sum(entry.row.failed for entry in self.entries)
 
     def best_of(self, framework: str) -> Entry | None:
-        """The framework's ranked row with the largest ratio, then the shortest time. Rows of peers are left out."""
-        own = [each for each in self.entries if each.framework == framework and each.ranked and not each.row.peer]
-        return max(own, key=lambda entry: (_ratio(entry), -_time(entry)), default=None)
+        """The framework's fastest ranked row. Rows of peers are left out."""
+        own = self.standing.best(lambda row: row.implementation.partition("/")[0] == framework and not row.peer)
+        return self._entry(own)
 
 
 def ranked_cases(entries: Iterable[Entry]) -> list[CaseResult]:
@@ -84,28 +101,7 @@ def ranked_cases(entries: Iterable[Entry]) -> list[CaseResult]:
     for entry in entries:
         key = (entry.run, entry.table, entry.row.device, *entry.row.case_key)
         groups.setdefault(key, []).append(entry)
-    return [_ranked(group) for group in groups.values()]
-
-
-def _ranked(entries: Sequence[Entry]) -> CaseResult:
-    timed = [entry for entry in entries if entry.ranked]
-    if len(timed) < 2 or len({entry.row.recorder for entry in timed}) > 1:
-        return CaseResult(entries, None, None, None)
-    others = [entry for entry in timed if entry.row.is_ours and entry.ratio]
-    return CaseResult(
-        entries,
-        min(timed, key=_time),
-        min((entry for entry in timed if entry.row.vendor), key=_time, default=None),
-        max(others, key=_ratio, default=None),
-    )
-
-
-def _time(entry: Entry) -> float:
-    return entry.row.device_us or math.inf
-
-
-def _ratio(entry: Entry) -> float:
-    return entry.ratio or 0.0
+    return [CaseResult(group, standing([entry.row for entry in group])) for group in groups.values()]
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ ROW_COLUMNS = (
     _field("vs_best_high", "vs best vendor, high", detail=True),
     _field("samples", "samples", detail=True),
     _field("spread", "spread of the runs", detail=True),
+    _field("threads", "threads", detail=True),
     _field("recorder", "recorder", number=False, detail=True),
     _field("cache", "L2 cache", number=False, detail=True),
     _field("program_us", "program us", detail=True),

@@ -14,6 +14,7 @@ ADDED_COLUMNS = (
     *("noisy", "runs", "spread", "vs_best_spread", "compile_cache", "bytes", "flops", "checked"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
+    "threads",
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -1,4 +1,4 @@
-"""Decides which rows are noisy. Their times are kept, but not ranked."""
+"""Decides which rows are noisy. Their times are kept, and ranked only where their intervals decide (`groups.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from suite.results.row import Row, Status
 
 MAX_NOISE = 0.05
-"""Default of `--max-noise`: half the width of the interval, relative to the time, above which a row is not ranked."""
+"""Default of `--max-noise`: half the width of the interval, relative to the time, above which a row is noisy."""
 CONTRADICTION = "device_us and vs_best name different winners: the machine's speed changed while the case was timed"
 
 
@@ -19,17 +19,18 @@ def noise(row: Row) -> float:
     return (row.device_us_high - row.device_us_low) / 2 / row.device_us
 
 
-def references(rows: Iterable[Row]) -> dict[str, Row]:
-    """The vendor row that `vs_best` refers to, among the rows of one case, by device."""
-    return {row.device: row for row in rows if row.vendor and row.vs_best == row.vs_best_low == row.vs_best_high == 1.0}
+def reference_of(rows: Iterable[Row]) -> Row | None:
+    """The vendor row that `vs_best` refers to, among the rows of one case on one device."""
+    exact = (row for row in rows if row.vendor and row.vs_best == row.vs_best_low == row.vs_best_high == 1.0)
+    return next(exact, None)
 
 
 def mark_noisy(rows: Sequence[Row], limit: float) -> None:
-    """Set `noisy` of the timed rows of one case, in place."""
-    found = references(rows)
+    """Set `noisy` of the timed rows of one case on one device, in place."""
+    reference = reference_of(rows)
     for row in rows:
         if row.status is Status.OK and row.device_us is not None:
-            contradiction = contradictory(row, found.get(row.device), limit)
+            contradiction = contradictory(row, reference, limit)
             row.noisy = contradiction or noise(row) > limit
             others = [text for text in row.remarks.split("; ") if text and text != CONTRADICTION]
             row.remarks = "; ".join([*([CONTRADICTION] if contradiction else []), *others])
@@ -44,8 +45,3 @@ def contradictory(row: Row, reference: Row | None, limit: float) -> bool:
         return False
     ratio_of_medians, median_of_ratios = math.log(reference.device_us / row.device_us), math.log(row.vs_best)
     return ratio_of_medians * median_of_ratios < 0 and abs(ratio_of_medians - median_of_ratios) > math.log1p(limit)
-
-
-def ratio_is_noise(row: Row, reference: Row | None) -> bool:
-    """True if `vs_best` is meaningless, because the row or the one that it is compared with is noisy."""
-    return row.noisy or (reference is not None and reference.noisy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suite.results.groups import standing
 from suite.results.row import Row, Status
 
 
@@ -13,8 +14,9 @@ def set_vs_peer(rows: Sequence[Row]) -> None:
     For rows that were timed in turns it is the quotient of two `vs_best`, which drifting clocks do not change.
     """
     timed = [row for row in rows if row.status is Status.OK and row.device_us]
-    peers = [row for row in timed if row.peer and not row.noisy] or [row for row in timed if row.peer]
-    best = min(peers, key=lambda row: row.device_us or 0.0, default=None)
+    peers = [row for row in timed if row.peer]
+    ranked = standing(rows).best(lambda row: bool(row.peer)) if rows else None
+    best = ranked or min(peers, key=lambda row: row.device_us or 0.0, default=None)
     for row in rows:
         row.vs_peer = None
         if best is None or not best.device_us or row not in timed or not row.device_us:

@@ -24,8 +24,9 @@ def rates(
     are peaks measured on this device; they are used where no datasheet peak is known. `arithmetic` is the arithmetic
     of a product if it differs from the case's dtype: `6 x bfloat16` is limited by a sixth of the bfloat16 rate.
 
-    `suspect` is true for a time that is shorter than the peak allows by more than its interval: then the timer is
-    wrong, or a measured peak is too low. With a warm cache, memory is no limit.
+    `suspect` is true for a time that is shorter than the datasheet's peak allows by more than its interval: then the
+    timer is wrong. A measured peak that a row passes (`passes_ceiling`) is too low, and no limit of that row. With a
+    warm cache, memory is no limit.
     """
     columns: dict[str, Any] = {**_program_times(row), **_energy(row, operation, case)}
     if row.device_us:
@@ -58,6 +59,36 @@ def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, floa
     return {**rate, "tflops": flops / device_us / 1e6} if flops else rate
 
 
+def passes_ceiling(
+    row: Row, operation: Operation, case: Case, device_name: str, *, ceilings: Peaks | None, arithmetic: str = ""
+) -> bool:
+    """True if the time of `row` is shorter than a measured peak allows, by more than its interval."""
+    limit = _limits(row, operation, case, device_name, ceilings, arithmetic)
+    return limit is not None and not limit[2] and _is_passed(row, limit[0])
+
+
+def _limits(
+    row: Row, operation: Operation, case: Case, device_name: str, ceilings: Peaks | None, arithmetic: str
+) -> tuple[float, str, bool] | None:
+    """The shortest possible time in us, what limits it, and whether the datasheet says so; None if it is unknown.
+
+    With a warm cache, memory limits no row that is faster than it allows: the time is then 0.
+    """
+    products, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
+    work = (device_name, operation.bytes(case), int(products) * operation.flops(case), dtype, case.precision)
+    cited = hardware.limit(*work)
+    limit = cited or hardware.limit(*work, ceilings)
+    if limit is None:
+        return None
+    least_us, what = limit
+    beyond_memory = row.cache != COLD and what.startswith("memory") and least_us > (row.device_us or 0.0)
+    return 0.0 if beyond_memory else least_us, what, cited is not None
+
+
+def _is_passed(row: Row, least_us: float) -> bool:
+    return bool(row.device_us) and least_us > (row.device_us_high or row.device_us or 0.0)
+
+
 def _limit(
     row: Row,
     device_us: float,
@@ -67,21 +98,18 @@ def _limit(
     ceilings: Peaks | None,
     arithmetic: str,
 ) -> dict[str, Any]:
-    products, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
-    work = (device_name, operation.bytes(case), int(products) * operation.flops(case), dtype, case.precision)
-    cited = hardware.limit(*work)
-    limit = cited or hardware.limit(*work, ceilings)
-    if limit is None:
+    found = _limits(row, operation, case, device_name, ceilings, arithmetic)
+    if found is None:
         return {"suspect": False}
-    least_us, what = limit
-    if row.cache != COLD and what.startswith("memory") and least_us > device_us:
-        return {"suspect": False, "limit": what}
-    columns: dict[str, Any] = {"suspect": False, "of_limit": least_us / device_us, "limit": what}
-    if least_us > (row.device_us_high or device_us):
-        remedy = "the timer is wrong: doctor --timer" if cited else "that ceiling is too low: doctor --measure again"
-        remark = f"suspect: faster than the device's {what} allows; {remedy}"
+    least_us, what, is_cited = found
+    columns: dict[str, Any] = {"suspect": False, "limit": what}
+    if _is_passed(row, least_us):
+        if not is_cited:
+            remark = f"faster than the device's {what}, which is not used: doctor --measure again"
+            return columns | {"remarks": _with_remark(row.remarks, remark)}
+        remark = f"suspect: faster than the device's {what} allows; the timer is wrong: doctor --timer"
         columns |= {"suspect": True, "remarks": _with_remark(row.remarks, remark)}
-    return columns
+    return columns | {"of_limit": least_us / device_us} if least_us else columns
 
 
 def _with_remark(remarks: str, remark: str) -> str:

@@ -190,6 +190,8 @@ class Row:
         "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
     )
 
+    threads: int | None = _column("threads that it had on a CPU; empty on a GPU, or if unknown")
+
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
             setattr(self, name, TYPES[name](getattr(self, name)))

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from suite.results.row import Row
 
 
-def unranked_reason(timed: Sequence[Row]) -> str:
-    """The reason, from the timed rows of a case without a fastest row: `no time`, `jax is noisy`, `all are noisy`."""
+def unranked_reason(timed: Sequence[Row], rivals: Sequence[Row]) -> str:
+    """The reason of a case without a fastest row: `no time`, `one time`, `jax is noisy`, `all are noisy`.
+
+    `timed` are its timed rows, `rivals` those that are noisy and may be faster than the first ranked row.
+    """
     if not timed:
         return "no time"
     if len(timed) == 1:
         return "one time"
     if len({row.recorder for row in timed}) > 1:
         return "times of two recorders"
-    noisy = [row.implementation for row in timed if row.noisy]
-    return f"{noisy[0]} is noisy" if len(noisy) == 1 else "all are noisy" if len(noisy) == len(timed) else "noisy times"
+    return f"{rivals[0].implementation} is noisy" if rivals else "all are noisy"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from suite import ops
 from suite.core.text import joined_reasons, one_line
-from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.accuracy import set_error_vs_vendor
-from suite.results.noise import mark_noisy
+from suite.results.noise import mark_noisy, reference_of
 from suite.results.peers import set_vs_peer
-from suite.results.rates import rates
+from suite.results.rates import passes_ceiling, rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
 from suite.runner import attribution, compile_times
 from suite.runner.attribution import Failure
+from suite.runner.ceilings import Ceilings
 from suite.runner.options import Options
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
@@ -62,7 +62,7 @@ class DeviceRun:
         self.interpreted_too = interpreted_too
         self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
         """Columns with the results of the telling cases, by operation, dtype, precision and implementation."""
-        self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
+        self.ceilings = Ceilings(pool)
         self._runs: dict[Key, list[Row]] = {}
         """For `--repeat`: copies of each row, one for each run that measured it."""
 
@@ -224,19 +224,16 @@ class DeviceRun:
         self._complete(job, case, rows, progress)
 
     def _complete(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> None:
-        """Set the columns that follow from the times."""
-        arithmetic = {each.name: each.arithmetic for each in job.implementations}
+        """Set the columns that follow from the times. A measured peak that a row passes is first measured again."""
+        arithmetic = {each.name: each.arithmetic or "" for each in job.implementations}
+
+        def of_row(row: Row) -> dict[str, Any]:
+            return {"ceilings": self.ceilings.peaks, "arithmetic": arithmetic[row.implementation]}
+
+        if any(passes_ceiling(row, job.op, case, self.device.name, **of_row(row)) for row in rows):
+            self.ceilings.measure_again(self.options.timeout_s, partial(progress.step, len(rows)))
         for row in rows:
-            row.fill(
-                rates(
-                    row,
-                    job.op,
-                    case,
-                    self.device.name,
-                    ceilings=self.measured_peaks,
-                    arithmetic=arithmetic[row.implementation] or "",
-                )
-            )
+            row.fill(rates(row, job.op, case, self.device.name, **of_row(row)))
         mark_noisy(rows, self.options.max_noise)
         set_vs_peer(rows)
         set_error_vs_vendor(rows)
@@ -255,8 +252,7 @@ class DeviceRun:
 
         in_tree = {name: row for name, row in by_name.items() if name not in external}
         self._time_rows(in_tree, lambda names: self._attempt(self._request(case, names)), on_retry)
-        vendors = [row for row in in_tree.values() if row.vendor and row.device_us]
-        vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
+        vendor = reference_of(in_tree.values())
         for name in [name for name in by_name if name in external]:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, external[name], vendor)
@@ -286,10 +282,11 @@ class DeviceRun:
 
     def _request(self, case: Case, names: Sequence[str]) -> TimeRequest:
         options = self.options
-        return TimeRequest(case, tuple(names), options.seed, options.cache, options.transfers, options.max_noise)
+        how = (options.seed, options.cache, options.transfers, options.max_noise, options.least)
+        return TimeRequest(case, tuple(names), *how)
 
     def _external_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeExternalRequest:
-        """The request to time a user's file. `vendor` is the row of the fastest vendor implementation."""
+        """The request to time a user's file. `vendor` is the row of the best vendor implementation."""
         assert isinstance(reference, ExternalReference)
         options = self.options
         return TimeExternalRequest(
@@ -299,6 +296,7 @@ class DeviceRun:
             options.cache,
             options.transfers,
             max_noise=options.max_noise,
+            least=options.least,
             vendor=vendor.implementation if vendor is not None else "",
             vendor_us=(vendor.device_us_high or vendor.device_us or 0.0) if vendor is not None else 0.0,
             timeout_s=options.timeout_s,

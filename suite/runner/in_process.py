@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
@@ -18,6 +18,7 @@ from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
 from suite.runner.arguments import check_known, title
+from suite.timing.budgets import NOTHING_MORE, Least
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +72,14 @@ def tree_implementation(operation: str, name: str, where: Device, case: Case) ->
 
 
 def time(
-    timed: Sequence[Implementation], case: Case, where: Device, *, cache: str, max_noise: float, seed: int
+    timed: Sequence[Implementation],
+    case: Case,
+    where: Device,
+    *,
+    cache: str,
+    max_noise: float,
+    least: Least = NOTHING_MORE,
+    seed: int,
 ) -> list[tuple[Timing, Row]]:
     """Time implementations in turns. Returns the times of each, with the row that `compare` would give it.
 
@@ -87,10 +95,20 @@ def time(
             each.adapter.prepare(where)
         problem = Problem(case, seed, device)
         found = {each.name: _check_agrees(each, problem) for each in timed}
-        times = _times(timed, problem, cache, max_noise)
+        times = _times(timed, problem, cache, max_noise, least)
+    if where.type == "cpu":
+        times = {each.name: _with_threads(each.adapter, times[each.name]) for each in timed}
     rows = [_row(each, problem, where, seed, found[each.name], times[each.name]) for each in timed]
     mark_noisy(rows, max_noise)
     return [(times[row.implementation], row) for row in rows]
+
+
+def _with_threads(adapter: Adapter, times: Timing) -> Timing:
+    """`times` with the number of threads that the framework really had: unknown if it was in use before."""
+    if not adapter.has_own_threads():
+        return times
+    flag = f"{adapter.name} was in use before, and keeps its own number of threads"
+    return replace(times, threads=None, flags=(*times.flags, flag))
 
 
 def _check_agrees(implementation: Implementation, problem: Problem) -> CheckResult:
@@ -102,7 +120,9 @@ def _check_agrees(implementation: Implementation, problem: Problem) -> CheckResu
     return found
 
 
-def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> Mapping[str, Timing]:
+def _times(
+    timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float, least: Least
+) -> Mapping[str, Timing]:
     """The times by name of implementation. Raises `DisagreementError` if a timed result is wrong."""
     from suite import timing
     from suite.timing.budgets import BUDGETS_S
@@ -114,6 +134,7 @@ def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_no
         cache=cache,
         budget_s=BUDGETS_S[problem.device.type],
         max_noise=max_noise,
+        least=least,
         inputs=inputs,
     )
     for name, reason in inputs.judge().items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from suite.hardware.device import Device
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
+from suite.timing.budgets import NOTHING_MORE, Least
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Options:
     """Also time first calls in fresh processes, with empty and with warm caches."""
     max_noise: float = MAX_NOISE
     """Half width of the 95% interval, relative to the time, above which a row is noisy."""
+    least: Least = NOTHING_MORE
+    """The least that is measured of each implementation."""
     repeat: int = 1
     """Number of runs in fresh processes. Each row has the medians over the runs."""
     telling: bool = False

@@ -17,8 +17,9 @@ from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.runner.plan import Job
+from suite.timing.budgets import NOTHING_MORE, Least
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
-from suite.worker.protocol import Failed, TunedKernel, TuneRequest
+from suite.worker.protocol import Failed, TunedKernel, TuneRequest, name_of
 
 NOTHING = "nothing to tune"
 
@@ -50,12 +51,14 @@ def tune(
     *,
     seed: int,
     timeout_s: float,
+    least: Least = NOTHING_MORE,
     on_search: Callable[[Search], None],
     on_step: Callable[[str], None],
 ) -> Path:
     """Search the configurations of every implementation of `jobs` on every case. Returns the file of the device.
 
-    Each result is written to the file at once. `on_search` is called with each result, `on_step` before each search.
+    Each result is written to the file at once. `least` is the least that is measured of each configuration that is not
+    dropped. `on_search` is called with each result, `on_step` before each search.
 
     Raises `UsageError` without a GPU, `ResultsError` for a file that is damaged or cannot be written.
     """
@@ -77,7 +80,7 @@ def tune(
                     on_search(Search(implementation.name, case, *obstacle))
                     continue
                 on_step(f"{case.operation} {case.label} {case.dtype} {case.precision}: tuning {implementation.name}")
-                search, entries = _search(pool, implementation, case, seed, timeout_s)
+                search, entries = _search(pool, TuneRequest(case, implementation.reference, seed, least), timeout_s)
                 if entries:
                     tuned.add(entries, device.name, str(facts.get("driver") or ""))
                 on_search(search)
@@ -97,13 +100,11 @@ def tunable(implementation: Implementation) -> bool:
     return tuned.SPACE in names
 
 
-def _search(
-    pool: Pool, implementation: Implementation, case: Case, seed: int, timeout_s: float
-) -> tuple[Search, list[tuned.Entry]]:
+def _search(pool: Pool, request: TuneRequest, timeout_s: float) -> tuple[Search, list[tuned.Entry]]:
     """Run one search in the worker. A worker that breaks is replaced."""
-    name = implementation.name
+    name, case = name_of(request.implementation), request.case
     try:
-        reply = pool.ask(TuneRequest(case, implementation.reference, seed), timeout_s=timeout_s)
+        reply = pool.ask(request, timeout_s=timeout_s)
     except WorkerDiedError as error:
         return Search(name, case, "timeout" if isinstance(error, WorkerTimeoutError) else "error", str(error)), []
     if isinstance(reply, Failed):

@@ -29,6 +29,8 @@ class Timing:
     recorder_reason: str
     """The reason why the recorder is not `cupti`, or a remark on its accuracy; else empty."""
     cache: str
+    threads: int | None = None
+    """Threads of the implementation on a CPU; None on a GPU, or if the framework began with a number of its own."""
     samples: int = 0
     stopped_by: str = ""
     """`interval`: the median's interval is as narrow as requested. `budget`: the call's time budget ended first."""
@@ -117,11 +119,17 @@ class CallRecord:
 def best_vendor(records: Mapping[str, CallRecord], vendors: Sequence[str], limit: float = math.inf) -> str | None:
     """The name of the vendor call with the smallest median, or None.
 
-    Calls whose interval is wider than `limit` count only if all are wider, because a noisy median is no reference.
+    A call whose interval is wider than `limit` counts only if its interval lies below that of every quiet one, or if
+    none is quiet, because a noisy median is no reference.
     """
-    usable = [name for name in vendors if records[name].usable]
-    quiet = [name for name in usable if noise(records[name].device_us) <= limit]
-    return min(quiet or usable, key=lambda name: median(records[name].device_us), default=None)
+    times = {name: records[name].device_us for name in vendors if records[name].usable}
+    quiet = [name for name in times if noise(times[name]) <= limit]
+    fastest = min(times, key=lambda name: median(times[name]), default=None)
+    if fastest is None or fastest in quiet or not quiet:
+        return fastest
+    best = min(quiet, key=lambda name: median(times[name]))
+    ours, theirs = median_interval(times[fastest]), median_interval(times[best])
+    return fastest if ours is not None and theirs is not None and ours[1] < theirs[0] else best
 
 
 def timing(

@@ -6,11 +6,12 @@ import gc
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 from suite import hardware
+from suite.timing.budgets import NOTHING_MORE, Least
 from suite.timing.call import Call
 from suite.timing.energy import joules_per_call
 from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
@@ -63,6 +64,7 @@ def measure(
     budget_s: float = 0.1,
     interval: float = 0.005,
     max_noise: float = NOISE,
+    least: Least = NOTHING_MORE,
     seed: int | None = None,
     energy: bool = False,
     inputs: Inputs | None = None,
@@ -77,6 +79,7 @@ def measure(
         budget_s: seconds for the samples of each call, which gets its minimum of samples even if that takes longer.
         interval: relative half width of the median's 95% interval at which a call takes no more samples.
         max_noise: a call whose interval is wider may take up to MAX_BUDGETS times its budget.
+        least: the least time and number of samples of each call, even if its interval is narrow or its budget spent.
         seed: seed of the order of calls within rounds; None takes one from the operating system.
         energy: also measure joules.
         inputs: changes the inputs between rounds and keeps results; None for inputs that never change.
@@ -90,7 +93,7 @@ def measure(
         ValueError: invalid names, cache or device.
     """
     case = Measurement(calls, target(device), cache, seed, on_progress or (lambda name: None), inputs)
-    return case.measure(budget_s, interval, energy, max_noise)
+    return case.measure(budget_s, interval, energy, max_noise, least)
 
 
 class Measurement:
@@ -117,9 +120,16 @@ class Measurement:
         self.states: list[hardware.State] = []
         self.read_at = 0
 
-    def measure(self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE) -> dict[str, Timing]:
-        """Warm up, measure host times and energy, then record the rounds. See the function `measure`."""
-        with no_garbage_collection():
+    def measure(
+        self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE, least: Least = NOTHING_MORE
+    ) -> dict[str, Timing]:
+        """Warm up, measure host times and energy, then record the rounds. See the function `measure`.
+
+        Where the host is the device, calls have the threads of `hardware.native_threads_set`, on every way to a time.
+        """
+        with ExitStack() as settings:
+            threads = settings.enter_context(hardware.native_threads_set()) if self.target.on_host else None
+            settings.enter_context(no_garbage_collection())
             # The calls of the energy measurement (0.1 s each) count as warm-up.
             more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
@@ -134,7 +144,7 @@ class Measurement:
             if recorder is not None:
                 try:
                     reason = self.trial_samples(recorder) or reason
-                    self.rounds(recorder, budget_s, interval, max_noise)
+                    self.rounds(recorder, budget_s, interval, max_noise, least)
                 finally:
                     recorder.stop()
             self.read_state()
@@ -145,6 +155,7 @@ class Measurement:
             "recorder": recorder.name if recorder is not None else "wall",
             "recorder_reason": reason,
             "cache": self.cache,
+            "threads": threads,
         }
         limits = self.target.limits()
         return {
@@ -252,7 +263,7 @@ class Measurement:
             "which lengthens kernels of many blocks, by up to 5%"
         )
 
-    def rounds(self, recorder: Recorder, budget_s: float, interval: float, max_noise: float) -> None:
+    def rounds(self, recorder: Recorder, budget_s: float, interval: float, max_noise: float, least: Least) -> None:
         """Sample in rounds. In each round every unfinished call has one sample.
 
         A call is finished when its own interval is narrow enough or its own budget is spent; a slow call takes no time
@@ -271,14 +282,16 @@ class Measurement:
             if now - collected_at >= COLLECT_PERIOD_NS or count == MIN_SAMPLES:
                 self.collect(recorder)
                 collected_at = now
-                active = self.unfinished(active, budget_s, interval, max_noise)
+                active = self.unfinished(active, budget_s, interval, max_noise, least)
             if now - self.read_at >= STATE_PERIOD_NS:
                 self.read_state()
 
-    def unfinished(self, active: Sequence[Call], budget_s: float, interval: float, max_noise: float) -> list[Call]:
+    def unfinished(
+        self, active: Sequence[Call], budget_s: float, interval: float, max_noise: float, least: Least
+    ) -> list[Call]:
         """The calls of `active` that need more samples, and the vendor call that their ratios refer to."""
         for call in active:
-            decide(self.records[call.name], budget_s, interval, max_noise)
+            decide(self.records[call.name], budget_s, interval, max_noise, least)
         names = {call.name for call in active if not self.records[call.name].finished}
         best = self.best(max_noise)
         return [call for call in active if names and (call.name in names or call.name == best)]
@@ -328,10 +341,10 @@ class Measurement:
             self.states.append(state)
 
 
-def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -> None:
+def decide(record: CallRecord, budget_s: float, interval: float, limit: float, least: Least = NOTHING_MORE) -> None:
     """Set `stopped_by` of a call that needs no more samples. Above the noise `limit` it gets MAX_BUDGETS budgets."""
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
-    if record.finished or count < record.minimum:
+    if record.finished or count < max(record.minimum, least.samples) or record.spent_ns < 1e9 * least.time_s:
         return
     if count >= record.evaluate_at and share >= MIN_BUDGET_SHARE:
         record.evaluate_at = next_evaluation(count)

@@ -23,6 +23,8 @@ from suite.worker.protocol import (
     DescribeReply,
     DescribeRequest,
     Failed,
+    PeaksReply,
+    PeaksRequest,
     ProbeReply,
     ProbeRequest,
     Reply,
@@ -76,6 +78,8 @@ class Pool:
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
     @overload
     def ask(self, request: DescribeRequest, *, timeout_s: float) -> DescribeReply | Failed: ...
+    @overload
+    def ask(self, request: PeaksRequest, *, timeout_s: float) -> PeaksReply | Failed: ...
 
     def ask(self, request: Request, *, timeout_s: float) -> Reply:
         """Send `request` and return the reply. `timeout_s` limits a first call; `processes/limits.py` has the others.

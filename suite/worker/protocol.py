@@ -14,6 +14,7 @@ attributed to the implementation that `Started` names.
     TuneRequest                         TuneReply, Failed
     DescribeRequest                     DescribeReply, Failed
     BuildRequest                        BuildReply, Failed
+    PeaksRequest                        PeaksReply, Failed
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from suite.problem.source import Source
 from suite.processes.codec import ProtocolError, from_json, to_json
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
+from suite.timing.budgets import NOTHING_MORE, Least
 
 __all__ = [
     "ExternalReference",
@@ -74,7 +76,7 @@ class TimeRequest:
     """Time implementations of the tree that agree, together.
 
     `cache` is `cold` or `warm`. `transfers` adds copies to and from the device. Implementations whose relative interval
-    is wider than `max_noise` are sampled longer.
+    is wider than `max_noise` are sampled longer. `least` is the least that is measured of each.
     """
 
     case: Case
@@ -83,6 +85,7 @@ class TimeRequest:
     cache: str
     transfers: bool
     max_noise: float = MAX_NOISE
+    least: Least = NOTHING_MORE
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class TuneRequest:
     case: Case
     implementation: Reference
     seed: int
+    least: Least = NOTHING_MORE
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,25 @@ class DescribeReply:
 
 
 @dataclass(frozen=True)
+class PeaksRequest:
+    """Measure the peaks of the device called `name`, for its file of limits."""
+
+    name: str
+
+    @property
+    def implementation(self) -> str:
+        """The name to which a failure is attributed."""
+        return "the measurement of limits"
+
+
+@dataclass(frozen=True)
+class PeaksReply:
+    """The contents of the file as JSON, without the environment record."""
+
+    contents: str
+
+
+@dataclass(frozen=True)
 class CheckReply:
     """The outcome of the checked call. Each field is the column of `Row` with the same name."""
 
@@ -176,6 +199,7 @@ class TimingColumns:
     cache: str
     samples: int
     stopped_by: str
+    threads: int | None = None
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None
@@ -269,8 +293,19 @@ class Ready:
     """The worker has started and waits for requests."""
 
 
-Request = CheckRequest | ProbeRequest | TimeRequest | TimeExternalRequest | TuneRequest | BuildRequest | DescribeRequest
-Reply = CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | Failed
+Request = (
+    CheckRequest
+    | ProbeRequest
+    | TimeRequest
+    | TimeExternalRequest
+    | TuneRequest
+    | BuildRequest
+    | DescribeRequest
+    | PeaksRequest
+)
+Reply = (
+    CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | PeaksReply | Failed
+)
 
 
 @dataclass(frozen=True)
@@ -289,6 +324,7 @@ REPLIES: Mapping[type, tuple[type, ...]] = {
     TuneRequest: (TuneReply, Failed),
     BuildRequest: (BuildReply, Failed),
     DescribeRequest: (DescribeReply, Failed),
+    PeaksRequest: (PeaksReply, Failed),
 }
 
 

@@ -23,6 +23,7 @@ from suite.implementations.identity import ExternalReference, name_of
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.processes.child import WorkerDiedError, WorkerTimeoutError
+from suite.worker.peaks import measured_peaks
 from suite.worker.protocol import (
     BuildRequest,
     CheckReply,
@@ -30,6 +31,7 @@ from suite.worker.protocol import (
     DescribeReply,
     DescribeRequest,
     Failed,
+    PeaksRequest,
     ProbeReply,
     ProbeRequest,
     Reply,
@@ -105,6 +107,8 @@ class Session:
                 return self._build(name_of(request.implementation), request)
             case DescribeRequest():
                 return self.describe(request)
+            case PeaksRequest():
+                return measured_peaks(request, self.torch_device, partial(self._report, None, Phase.PREPARING))
 
     def failed(self, request: Request, error: Exception) -> Failed | TimingFailed:
         """The reply to a request that raised.
@@ -274,6 +278,7 @@ class Session:
             cache=request.cache,
             budget_s=BUDGETS_S[self.device.type],
             max_noise=request.max_noise,
+            least=request.least,
             energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
@@ -302,7 +307,9 @@ class Session:
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
-        here = TimeRequest(request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise)
+        here = TimeRequest(
+            request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise, request.least
+        )
         timing = self._time_local(here)[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
@@ -323,23 +330,12 @@ class Session:
 
     def tune(self, request: TuneRequest) -> TuneReply | Failed:
         """Search the configurations of one implementation for the fastest that agrees."""
-        from suite.worker.tuning_search import Search
+        from suite.worker.tuning_search import tuned
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
-        implementation = self._find(name, request.case)
-
-        def on_phase(phase: Phase, config: str = "") -> None:
-            self._report(name, phase, config)
-
-        try:
-            found = Search(implementation, problem, self.torch_device, request.seed, on_phase).run()
-        except NotImplementedError as error:
-            return TuneReply("unsupported", failure.unsupported_reason(error))
-        except SuiteError as error:
-            return Failed(one_line(error), None)
-        return TuneReply("ok", found=tuple(found))
+        return tuned(request, self._find(name, request.case), problem, self.torch_device, partial(self._report, name))
 
     def _build(self, name: str, request: BuildRequest) -> Reply:
         from suite.worker.first_calls import build

@@ -24,7 +24,9 @@ from suite.core.phases import Phase
 from suite.core.text import one_line
 from suite.frameworks.triton import autotuner
 from suite.frameworks.triton.tuned import SPACE, Entry
-from suite.worker.protocol import TunedKernel
+from suite.implementations import failure
+from suite.timing.budgets import NOTHING_MORE, Least
+from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 
 if TYPE_CHECKING:
     from triton import Config
@@ -92,6 +94,23 @@ def _near(times: dict[C, float], first: C, factor: float, more: float = 0.0) -> 
     return [candidate for candidate, us in times.items() if us <= most or candidate == first]
 
 
+def tuned(
+    request: TuneRequest,
+    implementation: Implementation,
+    problem: Problem,
+    device: torch.device,
+    on_phase: OnPhase,
+) -> TuneReply | Failed:
+    """The reply to `request`, for a worker."""
+    try:
+        found = Search(implementation, problem, device, request.seed, on_phase, request.least).run()
+    except NotImplementedError as error:
+        return TuneReply("unsupported", failure.unsupported_reason(error))
+    except SuiteError as error:
+        return Failed(one_line(error), None)
+    return TuneReply("ok", found=tuple(found))
+
+
 class Search:
     """The search for one implementation on one problem, which makes its autotuners choose each configuration in turn.
 
@@ -105,9 +124,10 @@ class Search:
         device: torch.device,
         seed: int,
         on_phase: OnPhase,
+        least: Least = NOTHING_MORE,
     ) -> None:
         self.implementation, self.problem, self.device = implementation, problem, device
-        self.adapter, self.seed, self.on_phase = implementation.adapter, seed, on_phase
+        self.adapter, self.seed, self.on_phase, self.least = implementation.adapter, seed, on_phase, least
         on_phase(Phase.FIRST_CALL)
         self.module, self.function = implementation.load(), implementation.function()
         self.inputs = [self.adapter.to_native(tensor) for tensor in problem.draws[0]]
@@ -174,6 +194,7 @@ class Search:
             [timing.Call(name, partial(chosen, config), self.adapter.wait) for name, config in by_name.items()],
             device=self.device,
             budget_s=budget_s / len(by_name),
+            least=self.least if budget_s else NOTHING_MORE,  # the first round only drops slow candidates
             seed=self.seed,
             on_progress=partial(self.on_phase, Phase.TIMED_CALL),
         )

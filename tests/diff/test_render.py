@@ -45,7 +45,7 @@ def test_plain_lines_end_with_the_worst(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines] == ["SAME", "FASTER", "AMBIGUOUS", "SLOWER"]
     assert lines[-1] == (
         "SLOWER     matmul M=64,N=64,K=64 float32 ieee  a  "
-        "ratio 0.5000 (0.4993 to 0.5007)  us 100.0 -> 200.0  by device_us"
+        "ratio 0.5000 (0.4993 to 0.5007)  us 100.0 -> 200.0  by device_us  takes at least 2.00x as long"
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from suite import hardware
 from suite.hardware import host
 
@@ -24,23 +22,6 @@ def test_cpu_cache(tmp_path: Path) -> None:
         (tmp_path / f"index{index}" / "size").write_text(size)
     assert host.cpu_cache_bytes(tmp_path) == 105 << 20
     assert host.cpu_cache_bytes(tmp_path / "none") == host.DEFAULT_CACHE_BYTES
-
-
-@pytest.mark.parametrize(
-    ("cores", "given", "threads"),
-    [(2, "", 1), (1, "", 1), (16, "", 15), (16, "4", 4), (16, "4,2", 4), (16, "0", 15), (16, "many", 15)],
-)
-def test_a_core_is_left_to_others_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, cores: int, given: str, threads: int
-) -> None:
-    monkeypatch.setattr(host, "cores", lambda: cores)
-    monkeypatch.setenv("OMP_NUM_THREADS", given)
-    monkeypatch.delenv("PJRT_NPROC", raising=False)
-    monkeypatch.setenv("MKL_NUM_THREADS", "3")
-    assert hardware.native_threads() == hardware.cpu_facts()["threads"] == threads
-    settings = hardware.thread_settings()
-    assert settings["PJRT_NPROC"] == str(threads)
-    assert "MKL_NUM_THREADS" not in settings
 
 
 def test_cpu_memory() -> None:

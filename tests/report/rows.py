@@ -7,7 +7,7 @@ from typing import Any
 
 from diff.rows import H200, folder
 
-from suite.report.load import Entry, Run, load_runs
+from suite.report.load import Entry, Run, entries_of, load_runs
 from suite.results.row import Row
 
 PEAKS = {"gb_per_s": 4800.0, "tflops": {"fp32": 67.0, "bf16": 989.0}, "source": "https://example.com/datasheet"}
@@ -65,7 +65,7 @@ def square(size: int = 1024, **values: Any) -> list[Row]:
 
 
 def entries(rows: list[Row]) -> list[Entry]:
-    return [Entry(each, "NVIDIA H200", "", "NVIDIA H200", each.vs_best) for each in rows]
+    return entries_of(rows, "NVIDIA H200", "", {each.device: "NVIDIA H200" for each in rows})
 
 
 def run_of(path: Path, rows: list[Row], record: dict[str, Any] = RECORD) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from suite.results import render
-from suite.results.groups import cases, fastest
+from suite.results.groups import cases, standing
 from suite.results.row import Row
 from tests.results.rows import row
 
@@ -31,8 +31,8 @@ def test_an_empty_table_is_rendered() -> None:
 
 
 def test_rows_of_different_recorders_are_not_ranked_together() -> None:
-    assert fastest([row(device_us=2.0, recorder="cupti"), row("numpy", device_us=1.0, recorder="wall")]) is None
-    assert fastest([row(device_us=2.0, **TIMED)]) is None, "one row alone is not the fastest of anything"
+    assert standing([row(device_us=2.0, recorder="cupti"), row("numpy", device_us=1.0, recorder="wall")]).winner is None
+    assert standing([row(device_us=2.0, **TIMED)]).winner is None, "one row alone is not the fastest of anything"
 
 
 def test_rows_are_grouped_by_case_in_order() -> None:

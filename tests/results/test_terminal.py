@@ -217,7 +217,8 @@ def test_a_finding_claims_no_difference_that_the_interval_does_not_show() -> Non
 
 
 def test_a_case_in_which_a_noisy_row_may_be_faster_has_no_winner() -> None:
-    noisy = row("triton", 8.0, 1.2, case="M=1024,N=1024,K=1024", noisy=True, device_us_low=5.0)
+    ends = {"device_us_low": 5.0, "device_us_high": 10.0}
+    noisy = row("triton", 8.0, 1.2, case="M=1024,N=1024,K=1024", noisy=True, **ends)
     lines = [line.plain for line in render.overview_lines([noisy, *smaller()[1:], *ROWS], 120)]
     assert "none: triton is noisy" in next(line for line in lines if "M=N=K=1024" in line)
 

@@ -16,6 +16,7 @@ from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.runner import tune
 from suite.runner.plan import Job
+from suite.timing.budgets import Least
 from suite.worker.pool import WorkerTimeoutError
 from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 
@@ -26,6 +27,7 @@ class FakePool:
     """Replies by implementation, or raises."""
 
     replies: dict[str, TuneReply | Failed | Exception] = {}  # noqa: RUF012 (set by each test)
+    asked: list[TuneRequest] = []  # noqa: RUF012
 
     def __init__(self, device: Device) -> None:
         self.discarded = 0
@@ -37,6 +39,7 @@ class FakePool:
 
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed:
         assert isinstance(request.implementation, str)
+        self.asked.append(request)
         reply = self.replies[request.implementation]
         if isinstance(reply, Exception):
             raise reply
@@ -64,10 +67,12 @@ def test_lines_and_the_file_have_what_was_found(monkeypatch: pytest.MonkeyPatch)
         H200,
         seed=0,
         timeout_s=60,
+        least=Least(1.0, 7),
         on_search=shown.append,
         on_step=lambda text: None,
     )
     assert path.is_file()
+    assert {request.least for request in FakePool.asked} == {Least(1.0, 7)}
     assert tuned.find(H200.name) == [ENTRY]
     texts = {line.implementation: str(line) for line in shown}
     assert texts["torch"] == "torch  nothing to tune"

@@ -9,6 +9,7 @@ import random
 from dataclasses import asdict, replace
 
 import pytest
+import torch
 from fakes.target import FakeTarget
 
 from suite import hardware
@@ -16,13 +17,14 @@ from suite.timing import (
     Call,
     RecorderError,
 )
+from suite.timing.budgets import Least
 from suite.timing.recorder import Sample
 from suite.timing.result import MIN_SAMPLES
 from suite.timing.sampling import Measurement
 
 
 def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
-    rules = (interval, more.pop("energy", False), more.pop("noise", 0.05))
+    rules = (interval, more.pop("energy", False), more.pop("noise", 0.05), more.pop("least", Least()))
     return Measurement(calls, target, cache, **more).measure(budget_s, *rules)
 
 
@@ -109,6 +111,20 @@ def test_noisy_samples_end_by_budget_with_the_minimum() -> None:
     noisy = target.call("a", lambda: jitter.uniform(50, 150))
     assert run(target, noisy, budget_s=0.05)["a"].stopped_by == "budget"
     assert run(target, noisy, budget_s=0.0)["a"].samples == MIN_SAMPLES
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.9], ids=["narrow", "noisy"])
+@pytest.mark.parametrize("least", [Least(samples=300), Least(time_s=0.7), Least(0.7, 300)], ids=str)
+def test_the_least_time_and_number_of_samples_are_taken(jitter: float, least: Least) -> None:
+    chance = random.Random(3)
+    target = FakeTarget()
+    calls = [target.call(name, lambda: 100 * chance.uniform(1 - jitter, 1 + jitter)) for name in ("a", "b")]
+    begin = target.clock()
+    timings = run(target, *calls, budget_s=0.01, least=least)
+    spent = target.clock() - begin
+    assert min(timing.samples for timing in timings.values()) >= least.samples
+    assert spent >= 2 * 1e9 * least.time_s
+    assert max(timing.samples for timing in timings.values()) <= 330 or spent <= 2 * 1.2e9 * max(0.7, least.time_s)
 
 
 @pytest.mark.parametrize("us", [20.0, 130.0, 700.0])
@@ -212,12 +228,23 @@ def test_a_vendor_call_whose_median_is_noise_is_no_reference() -> None:
     target, turn = FakeTarget(), itertools.count()
     timings = run(
         target,
-        target.call("noise", lambda: (5.0, 4000.0)[next(turn) % 2], vendor=True),
+        target.call("noise", lambda: (5.0, 6000.0)[next(turn) % 2], vendor=True),
         target.call("vendor", 5000.0, vendor=True),
         target.call("ours", 2500.0),
     )
     assert timings["vendor"].vs_best == 1.0
     assert timings["ours"].vs_best == pytest.approx(2.0)
+
+
+def test_a_noisy_vendor_call_is_the_reference_if_its_interval_decides() -> None:
+    target, turn = FakeTarget(), itertools.count()
+    timings = run(
+        target,
+        target.call("noisy", lambda: (900.0, 1200.0)[next(turn) % 2], vendor=True),
+        target.call("quiet", 5000.0, vendor=True),
+    )
+    assert timings["noisy"].vs_best == 1.0
+    assert timings["quiet"].vs_best < 0.25
 
 
 def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() -> None:
@@ -256,6 +283,26 @@ def test_latency_on_the_host_is_that_of_the_samples() -> None:
     timing = run(target, call)["a"]
     assert timing.latency_us == timing.device_us == 1000.0
     assert timing.dispatch_us == 5.0
+
+
+def test_calls_on_the_host_have_the_threads_of_a_native_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    seen = set[int]()
+    before = torch.get_num_threads()
+    for on_host, threads in ((True, 3), (False, None)):
+        target = FakeTarget()
+        target.on_host = on_host
+        call = target.call("torch", 10.0)
+
+        def issue(call: Call = call) -> object:
+            seen.add(torch.get_num_threads())
+            return call.issue()
+
+        seen.clear()
+        found = run(target, replace(call, issue=issue))
+        assert found["torch"].threads == threads
+        assert seen == {threads or before}
+    assert torch.get_num_threads() == before
 
 
 def test_a_call_without_activities_gets_an_error_and_no_time() -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from suite import frameworks, hardware
 from suite.core.errors import SuiteError, UsageError
 from suite.core.files import write_atomically
-from suite.doctor.local_device import array_bytes, describe, torch_device
+from suite.core.text import error_line
+from suite.doctor.local_device import torch_device
 from suite.doctor.timer_proof import checks, overhead, render
 from suite.doctor.timer_proof.checks import OFF, Check, ProofRow
-from suite.hardware.device import Device
+from suite.hardware.device import Device, array_bytes
 from suite.timing.sampling import no_garbage_collection
 from suite.timing.target import CudaTarget, Target
 
@@ -81,7 +82,7 @@ def _overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofR
             return overhead.overhead_row(target, work, what)
         except Exception as error:  # from the recorder or the device
             name = f"the wall time of a sample of {what}, recorded"
-            return checks.without_times("torch", name, OFF, describe(error))
+            return checks.without_times("torch", name, OFF, error_line(error))
 
 
 def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: dict[str, Timing]) -> list[ProofRow]:
@@ -96,7 +97,7 @@ def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: 
             share = group.budget_s / len(group.calls)
             timings |= timing.measure(group.calls, device=device, cache=group.cache, budget_s=share)
     except Exception as error:  # from the recorder, a framework or the device
-        reason = describe(error)
+        reason = error_line(error)
         failed = [(check.framework, check.work) for check in judged] or [("", title)]
         return [checks.without_times(framework, work, OFF, reason) for framework, work in failed]
     return [checks.judge(check, timings) for check in judged]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
 from suite.core.integers import cdiv
-from suite.doctor.local_device import describe
+from suite.core.text import error_line
 from suite.doctor.timer_proof.checks import NOT_RUN, OFF, ProofRow, without_times
 from suite.hardware.device import Device
 
@@ -87,7 +87,7 @@ def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[ProofRow]]:
                     kit.wait(work(4096))
             arena.wait()
         except Exception as error:  # the failure of one framework is one row
-            failed.append(without_times(name, "everything", OFF, describe(error)))
+            failed.append(without_times(name, "everything", OFF, error_line(error)))
         else:
             found.append(kit)
     return found, failed

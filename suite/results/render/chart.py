@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from suite.core.text import one_line
-from suite.results.groups import cases, fastest
+from suite.results.groups import cases, standing
 from suite.results.render.columns import number
 from suite.results.render.labels import short_dtype
 from suite.results.render.layout import MIN_WIDTH, clipped
 from suite.results.render.view import Comparison
-from suite.results.row import Row, Status
+from suite.results.row import Row
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,7 +39,7 @@ def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: b
     Only rows that were timed and are not noisy have a bar. The chart is empty if no case has two such rows.
     `plain` draws without block characters.
     """
-    groups = [group for group in cases(rows) if fastest(group) is not None]
+    groups = [group for group in cases(rows) if standing(group).comparable and standing(group).ranked]
     if not groups:
         return []
     title, bars = _case_bars(groups[0], baseline) if len(groups) == 1 else _kind_bars(groups, baseline)
@@ -47,28 +47,19 @@ def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: b
     return _draw(f"{title}{left_out}", bars[:MAX_BARS], max(width, MIN_WIDTH), plain) if bars else []
 
 
-def _timed(rows: Sequence[Row]) -> list[Row]:
-    return [
-        row
-        for row in rows
-        if row.status is Status.OK and row.device_us and not row.noisy and row.device == rows[0].device
-    ]
-
-
 def _case_bars(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
     """Compares every row with the best vendor row, or with the fastest row if there is no vendor row."""
-    comparison, best = Comparison(rows, baseline), fastest(rows)
-    timed = _timed(rows)
+    comparison, among = Comparison(rows, baseline), standing(rows)
+    timed, best = list(among.ranked), among.ranked[0]
     if all(comparison.ratio(row) for row in timed):
         reference = comparison.reference(rows[0])
         title = f"speed against {one_line(reference.implementation) if reference is not None else comparison.head}"
         values = {row.key: comparison.ratio(row) or 0.0 for row in timed}
     else:
-        assert best is not None
-        assert best.device_us is not None
-        title = f"speed against the fastest, {one_line(best.implementation)}"
-        values = {row.key: best.device_us / (row.device_us or 1.0) for row in timed}
-    noisy = sum(row.noisy for row in rows if row.status is Status.OK)
+        what = "the fastest" if among.winner is best else "the fastest that is not noisy"
+        title = f"speed against {what}, {one_line(best.implementation)}"
+        values = {row.key: (best.device_us or 1.0) / (row.device_us or 1.0) for row in timed}
+    noisy = len(among.timed) - len(among.ranked)
     title += f"; without {noisy} noisy row{'s' if noisy > 1 else ''}" if noisy else ""
     timed.sort(key=lambda row: -values[row.key])
     return title, [
@@ -76,7 +67,7 @@ def _case_bars(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
             one_line(row.implementation),
             values[row.key],
             "vendor" if row.vendor else "peer" if row.peer else "",
-            "bold" if row is best else "",
+            "bold" if row is among.winner else "",
         )
         for row in timed
     ]
@@ -87,10 +78,9 @@ def _kind_bars(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, lis
     kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
     for group in groups:
         comparison = Comparison(group, baseline)
-        own = [row for row in _timed(group) if row.is_ours and row is not comparison.reference(row)]
-        best = max(own, key=lambda row: comparison.ratio(row) or 0.0, default=None)
-        ratio = comparison.ratio(best) if best is not None else None
         reference = comparison.reference(group[0])
+        best = standing(group).best(lambda row, reference=reference: row.is_ours and row is not reference)  # type: ignore[misc]
+        ratio = comparison.ratio(best) if best is not None else None
         if best is None or ratio is None or reference is None:
             continue
         kind = group[0].operation, short_dtype(group[0])

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.core.text import one_line
-from suite.results.groups import fastest
-from suite.results.noise import noise, ratio_is_noise, references
+from suite.results.groups import Standing, standing, standings
+from suite.results.noise import noise
 from suite.results.row import Bound, Row
 
 INTERVAL, NOISY = "interval", "noisy"
 """Two special columns. `interval` is half the width of the 95% interval of device_us in percent, and no field of `Row`.
 `noisy` is not a number."""
-RATIOS = ("vs_best", "vs_peer", "of_limit")
-"""Columns that are blank for noisy rows."""
+RATIOS = ("vs_peer", "of_limit")
+"""Columns that are blank for noisy rows. So is `vs_best`, except for a noisy row that is ranked."""
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,17 @@ class CaseTable:
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> CaseTable:
         """The table of `rows`, which are all of one case."""
-        found = references(rows)
-        cells = [_cells(row, found.get(row.device)) for row in rows]
+        found = standings(rows)
+        cells = [_cells(row, found[row.device]) for row in rows]
         used = tuple(column for column in SHOWN if any(each[column.field] for each in cells))
         notes = [_note(row) for row in rows]
-        return cls(rows, cells, used, notes, _kernels(rows), _remarks(rows), fastest(rows))
+        return cls(rows, cells, used, notes, _kernels(rows), _remarks(rows), standing(rows).winner)
 
 
-def _cells(row: Row, reference: Row | None) -> dict[str, str]:
+def _cells(row: Row, among: Standing) -> dict[str, str]:
     cells = {column.field: _cell(row, column) for column in SHOWN}
     cells["device_us"] = " ".join(filter(None, (cells["device_us"], clock_mark(row))))
-    if ratio_is_noise(row, reference):
+    if among.ratio(row) is None:
         cells["vs_best"] = ""
     if row.noisy:
         cells |= dict.fromkeys(RATIOS, "")

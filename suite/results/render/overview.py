@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from suite.core.text import one_line
-from suite.results.groups import cases, fastest
+from suite.results.groups import Standing, cases, standing
 from suite.results.render.columns import number
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.view import Comparison
-from suite.results.row import Row, Status
+from suite.results.row import Row
 from suite.results.unranked import unranked_reason
 
 if TYPE_CHECKING:
@@ -24,70 +24,49 @@ def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[
 
     rows = list(rows)
     groups = cases(rows)
-    ranked = len(groups) > 1 and any(fastest(group) is not None for group in groups)
+    ranked = len(groups) > 1 and any(standing(group).comparable and standing(group).ranked for group in groups)
     lines = [Text("all cases", style="bold"), *_table(groups, width, baseline)] if ranked else []
     return [*lines, *(Text(line) for text in findings(rows, baseline) for line in wrapped(text, width, indent="  "))]
 
 
 def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[Text]:
     comparisons = [Comparison(group, baseline) for group in groups]
-    winners = [fastest(group) for group in groups]
-    rivals = [_noisy_rival(group, winner) for group, winner in zip(groups, winners, strict=True)]
-    names = [f"{row.operation} {short_case(row.case)} {short_dtype(row)}" for row, *_ in groups]
-    frameworks = list(dict.fromkeys(_framework(row) for group in groups for row in _ranked(group)))
+    found = [standing(group) for group in groups]
+    names = [f"{group[0].operation} {short_case(group[0].case)} {short_dtype(group[0])}" for group in groups]
+    ranked = [row for each in found for row in each.timed if each.is_ranked(row)]
+    frameworks = list(dict.fromkeys(map(_framework, ranked)))
     fields = [
         Field("case", [one_line(name) for name in names], False),
-        Field("winner", [_winner(*each) for each in zip(groups, winners, rivals, strict=True)], False),
+        Field("winner", [_winner(each) for each in found], False),
         Field(
             comparisons[0].head,
             [
-                "" if row is None or rival is not None else number(each.ratio(row), 3)
-                for each, row, rival in zip(comparisons, winners, rivals, strict=True)
+                number(each.ratio(among.winner), 3) if among.winner is not None else ""
+                for each, among in zip(comparisons, found, strict=True)
             ],
         ),
     ]
     for framework in frameworks:
-        cells = [_best(group, each, framework) for group, each in zip(groups, comparisons, strict=True)]
+        cells = [_best(among, each, framework) for among, each in zip(found, comparisons, strict=True)]
         fields.append(Field(framework, cells))
     return table(fields, width)
 
 
-def _noisy_rival(rows: Sequence[Row], winner: Row | None) -> Row | None:
-    """A noisy row whose interval reaches below the winner's time; None if there is none."""
-    if winner is None:
-        return None
-    for row in rows:
-        if row.noisy and row.device == winner.device and (row.device_us_low or 0.0) < (winner.device_us or 0.0):
-            return row
-    return None
-
-
-def _winner(rows: Sequence[Row], winner: Row | None, rival: Row | None) -> str:
-    if winner is None:
-        timed = [row for row in rows if row.status is Status.OK and row.device_us is not None]
-        return one_line(f"none: {unranked_reason(timed)}")
-    return one_line(winner.implementation if rival is None else f"none: {rival.implementation} is noisy")
+def _winner(found: Standing) -> str:
+    if found.winner is not None:
+        return one_line(found.winner.implementation)
+    return one_line(f"none: {unranked_reason(found.timed, found.rivals)}")
 
 
 def _framework(row: Row) -> str:
     return one_line(row.implementation.partition("/")[0])
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """The timed rows of a case, on the device of its first row, that are not noisy."""
-    return [
-        row
-        for row in rows
-        if row.status is Status.OK and row.device_us is not None and not row.noisy and row.device == rows[0].device
-    ]
-
-
-def _best(rows: Sequence[Row], comparison: Comparison, framework: str) -> str:
+def _best(among: Standing, comparison: Comparison, framework: str) -> str:
     """The framework's fastest row: its variant and ratio, `gluon 1.01`, or its time if there is no reference."""
-    own = [row for row in _ranked(rows) if _framework(row) == framework]
-    if not own:
+    best = among.best(lambda row: _framework(row) == framework)
+    if best is None:
         return ""
-    best = min(own, key=lambda row: row.device_us or 0.0)
     ratio = comparison.ratio(best)
     value = number(ratio, 3) if ratio is not None else f"{number(best.device_us, 4)} us"
     return " ".join(filter(None, (one_line(best.implementation.partition("/")[2]), value)))
@@ -108,13 +87,12 @@ def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
 
 
 def _candidates(comparison: Comparison) -> list[Row]:
-    """Our own rows of a case that have a reference, the best first."""
-    own = [
+    """Our own ranked rows of a case that have a reference, the fastest first."""
+    return [
         row
-        for row in _ranked(comparison.rows)
+        for row in standing(comparison.rows).ranked
         if row.is_ours and row is not comparison.reference(row) and comparison.ratio(row) is not None
     ]
-    return sorted(own, key=lambda row: -(comparison.ratio(row) or 0.0))
 
 
 def _finding(kind: str, found: Sequence[Comparison]) -> str:

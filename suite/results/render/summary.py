@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from suite.core.text import one_line
-from suite.results.groups import cases
+from suite.results.groups import cases, standings
 from suite.results.row import Row, Status
 
 MAX_NAMED = 3
@@ -34,8 +34,9 @@ def weak_remark(rows: Sequence[Row]) -> str:
 
 
 def noise_remark(rows: Iterable[Row], limit: float) -> str:
-    """A sentence that names noisy rows and a remedy; empty if no row is noisy."""
-    noisy = [row for row in rows if row.noisy]
+    """A sentence that names the noisy rows that are not ranked, and a remedy; empty if there are none."""
+    found = [each for group in cases(rows) for each in standings(group).values()]
+    noisy = [row for each in found for row in each.timed if row.noisy and not each.is_ranked(row)]
     if not noisy:
         return ""
     names = [f"{row.operation} {row.case} {row.dtype} {row.precision} {row.implementation}" for row in noisy]

@@ -54,7 +54,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
     view = view or View()
     whole = CaseTable.from_rows(rows)
     comparison = Comparison(rows, view.baseline)
-    notes = _Notes()
+    notes = _Notes(comparison)
     shown = view.ordered([row for row in rows if row.status not in NEVER_RAN])
     lines = [Text(each, style="bold") for each in _title(rows, comparison, width)]
     if shown:
@@ -77,7 +77,8 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
 class _Notes:
     """The numbered texts under a table, without repetition."""
 
-    def __init__(self) -> None:
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
         self._numbers: dict[str, int] = {}
         self._brief: set[int] = set()
 
@@ -92,7 +93,16 @@ class _Notes:
 
     def numbers(self, row: Row) -> str:
         """The numbers of a row's notes: `1,3`."""
-        return ",".join(str(self.number(text)) for text in _notes(row))
+        return ",".join(str(self.number(text)) for text in self._texts(row))
+
+    def _texts(self, row: Row) -> list[str]:
+        untimed = row.execution is not Mode.NATIVE and row.status is Status.OK
+        found = [f"{row.execution}, without a GPU: not timed"] if untimed else []
+        if row.noisy:
+            is_ranked = self._comparison.standings[row.device].is_ranked(row)
+            found.append("noisy: ranked, since its interval decides" if is_ranked else "noisy: not ranked")
+        texts = row.explanation, row.weakness if row.is_weak else "", row.remarks, profile_text(row)
+        return found + [one_line(text) for text in texts if text]
 
     def lines(self, width: int) -> list[str]:
         lines = []
@@ -100,17 +110,6 @@ class _Notes:
             numbered = f"{place:>2}  {text}"
             lines += [clipped(numbered, width)] if place in self._brief else wrapped(numbered, width, indent="    ")
         return lines
-
-
-def _notes(row: Row) -> list[str]:
-    found = (
-        [f"{row.execution}, without a GPU: not timed"]
-        if row.execution is not Mode.NATIVE and row.status is Status.OK
-        else []
-    )
-    found += ["noisy: not ranked"] if row.noisy else []
-    texts = row.explanation, row.weakness if row.is_weak else "", row.remarks, profile_text(row)
-    return found + [one_line(text) for text in texts if text]
 
 
 def _title(rows: Sequence[Row], comparison: Comparison, width: int) -> list[str]:

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from suite.core.errors import UsageError
 from suite.core.text import one_line
-from suite.results.noise import ratio_is_noise, references
+from suite.results.groups import Standing, standings
 from suite.results.order import wrong_first
-from suite.results.row import COLUMNS, TYPES, Row, Status
+from suite.results.row import COLUMNS, TYPES, Row
 
 RATE, NOTE, INTERVAL = "rate", "note", "interval"
 """Columns that are no field of `Row`. `interval` is shown beside device_us."""
@@ -78,24 +78,23 @@ class Comparison:
         return f"vs {self.baseline}" if self.baseline else "vs best vendor"
 
     @cached_property
-    def _references(self) -> dict[str, Row]:
-        if not self.baseline:
-            return references(self.rows)
-        timed = [row for row in self.rows if row.status is Status.OK and row.device_us]
-        return {row.device: row for row in timed if row.implementation == self.baseline}
+    def standings(self) -> dict[str, Standing]:
+        """The ranking of the rows, by device."""
+        return standings(self.rows)
 
     def reference(self, row: Row) -> Row | None:
-        """The row that `row` is compared with."""
-        return self._references.get(row.device)
+        """The row that `row` is compared with. None without a baseline if a noisy vendor row may be the best one."""
+        among = self.standings[row.device]
+        if not self.baseline:
+            return among.vendor
+        return next((each for each in among.timed if each.implementation == self.baseline), None)
 
     def ratio(self, row: Row) -> float | None:
         """Speed of `row` relative to its reference; None if one of the two is not timed or is noisy."""
-        reference = self.reference(row)
-        if ratio_is_noise(row, reference):
-            return None
         if not self.baseline:
-            return row.vs_best
-        if reference is None or not row.device_us or not reference.device_us:
+            return self.standings[row.device].ratio(row)
+        reference = self.reference(row)
+        if reference is None or row.noisy or reference.noisy or not row.device_us or not reference.device_us:
             return None
         if row.vs_best and reference.vs_best:  # both were timed in turns
             return row.vs_best / reference.vs_best

@@ -1,20 +1,21 @@
 """Measures the peaks of a device: bandwidth of simple streams, and rates of large matrix products by arithmetic.
 
 They are timed with the suite's recorder and a cold cache, on random normal numbers, through torch and the vendor's
-library. The results replace missing datasheet peaks (`hardware/measured_peaks.py`).
+library, in passes until the fastest reading of a peak repeats (`settled`). The results replace missing datasheet peaks
+(`hardware/measured_peaks.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from suite import hardware
 from suite.core.errors import SuiteError
-from suite.doctor.local_device import array_bytes, describe, torch_device
-from suite.hardware.device import Device
-from suite.hardware.measured_peaks import MEMORY, Reading, document
+from suite.core.text import error_line, one_line
+from suite.hardware.device import array_bytes
+from suite.hardware.measured_peaks import MEMORY, STABLE, Reading, document, fastest
 from suite.implementations import builtin
 
 if TYPE_CHECKING:
@@ -35,33 +36,56 @@ ARITHMETICS = (
     ("bf16", "bfloat16", "ieee"),
 )
 """Name of the peak, dtype and precision."""
-BUDGET_S = 0.5
-"""Time for the samples of one call, in seconds."""
+BUDGET_S = 0.25
+"""Time for the samples of one call in a pass, in seconds."""
+MAX_PASSES = 6
 
 OnPhase = Callable[[str], None]
 """Called with a description of the next step."""
 
 
-def measure(where: Device, environment: Mapping[str, Any], on_phase: OnPhase = lambda phase: None) -> dict[str, Any]:
-    """Measure the peaks of one device. Returns the contents of `limits.json`.
+def measure(
+    device: torch.device,
+    name: str,
+    free: int | None,
+    environment: Mapping[str, Any],
+    on_phase: OnPhase = lambda phase: None,
+) -> dict[str, Any]:
+    """Measure the peaks of one device called `name`, with `free` bytes. Returns the contents of `limits.json`.
 
-    Raises `SuiteError` if torch cannot use the device or nothing can be timed.
+    Raises `SuiteError` if nothing can be timed, or if a peak is not stable: something else uses the machine.
     """
-    device = torch_device(where)
-    if where.type == "cpu":
-        torch_threads()
-    free = hardware.memory_bytes(where.type, where.index)
     on_phase("streams")
-    readings = _streams(device, free)
+    readings = settled(partial(_streams, device, free))
     products, not_measured = _products(device, free, on_phase)
-    return document(where.name, readings + products, not_measured, environment)
+    readings += products
+    unstable = [each for ceiling in dict.fromkeys(r.ceiling for r in readings)
+                if (each := fastest(readings, ceiling)) is not None and not each.is_stable]  # fmt: skip
+    if unstable:
+        found = "; ".join(f"{each.ceiling} {each.spread_text}" for each in unstable)
+        raise SuiteError(
+            f"limits of {one_line(name)} are not stable, and not kept: {found}. At most {100 * STABLE:g}% is allowed; "
+            "measure again while nothing else uses the machine"
+        )
+    return document(name, readings, not_measured, environment)
 
 
-def torch_threads() -> None:
-    """Give torch as many threads as native rows have, since the ceilings are for these rows."""
-    import torch
+def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
+    """Measure in passes until the fastest reading is stable, in at most MAX_PASSES.
 
-    torch.set_num_threads(hardware.native_threads())
+    Returns the fastest pass of each reading, with the difference to the second fastest.
+    """
+    passes: list[Sequence[Reading]] = []
+    while True:
+        passes.append(measure_once())
+        readings = [_of_passes(each) for each in zip(*passes, strict=True)]
+        if len(passes) == MAX_PASSES or max(readings, key=lambda each: each.rate).is_stable:
+            return readings
+
+
+def _of_passes(readings: Sequence[Reading]) -> Reading:
+    best, *others = sorted(readings, key=lambda each: -each.rate)
+    return replace(best, passes=len(readings), spread=best.rate / others[0].rate - 1 if others else None)
 
 
 def _streams(device: torch.device, free: int | None) -> list[Reading]:
@@ -103,15 +127,18 @@ def _products(device: torch.device, free: int | None, on_phase: OnPhase) -> tupl
                 break
             on_phase(f"{name}, {size} x {size} x {size}")
             try:
-                timing = _time({name: prepare(size)}, device)[name]
+                last = settled(partial(_product_once, name, size, prepare(size), device))[0]
             except SuiteError:
                 raise
             except (RuntimeError, NotImplementedError, ValueError, AttributeError, TypeError) as error:
-                not_measured[name] = describe(error)
+                not_measured[name] = error_line(error)
                 break
-            last = _reading(name, f"M=N=K={size}", 2 * size**3, timing)
             readings.append(last)
     return readings, not_measured
+
+
+def _product_once(name: str, size: int, issue: Callable[[], object], device: torch.device) -> list[Reading]:
+    return [_reading(name, f"M=N=K={size}", 2 * size**3, _time({name: issue}, device)[name])]
 
 
 def _product(device: torch.device, dtype: str, precision: str, size: int) -> Callable[[], object]:
