@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import hardware
 from suite.core.errors import UsageError
+from suite.core.least import Least
 from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -36,9 +37,8 @@ from suite.results.store import Results
 from suite.runner import in_process
 from suite.runner.arguments import Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
-from suite.runner.options import Options
+from suite.runner.options import Options, sweep_host
 from suite.runner.plan import Job, plan, refuse_too_large
-from suite.timing.budgets import Least
 from suite.timing.result import Timing
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def compare(
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(chosen, where, memory)
     refuse_too_large(jobs, memory, where.name)
-    host = resolve("cpu") if sweep and where.type == "cuda" else None
-    settings = Options(where, cache, timed, seed, timeout, sweep, host, transfers, compiles)
+    settings = Options(where, cache, timed, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     least = _least(min_time, samples)
     settings = replace(settings, max_noise=max_noise / 100, least=least, repeat=repeat, telling=chosen.telling)
     record = hardware.environment_record(where.type, where.index)

@@ -18,6 +18,7 @@ from report.rows import RECORD, square
 import suite
 from suite import api, frameworks, hardware
 from suite.core.errors import DisagreementError, UsageError
+from suite.core.least import Least
 from suite.core.paths import ROOT
 from suite.hardware.device import Device
 from suite.report import write as report_files
@@ -27,7 +28,6 @@ from suite.results.row import COLUMNS, Row
 from suite.runner import compare as runner
 from suite.runner.observer import Step
 from suite.testing import assert_agrees, cases, title
-from suite.timing.budgets import Least
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:

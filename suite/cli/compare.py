@@ -59,13 +59,13 @@ from suite.cli.options import (
 from suite.cli.options import device as resolve
 from suite.cli.shape_files import sizes
 from suite.core.errors import ResultsError, UsageError
+from suite.core.least import Least
 from suite.core.text import one_line
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
-from suite.runner.options import Options
+from suite.runner.options import Options, sweep_host
 from suite.runner.selection import Selection
-from suite.timing.budgets import Least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,20 +126,17 @@ def compare(
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
     from suite.cli.once import call_once
-    from suite.runner import inspection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
     shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
     where, shapes = resolve(device), sizes(shape, shapes_file)
     own = _operation_file(op, reference, kernelbench, gpumode)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
-    host = resolve("cpu") if sweep and where.type == "cuda" else None  # its implementations run in a sweep too
-    options = Options(where, cache, not no_time, seed, timeout, sweep, host, transfers, compiles)
+    options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=_names(dump))
     if once:
         return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
-    inspection.check(profile, options, publish=publish)
     _compare(selection, own, options, _given(context, selection), _folder(where, out, publish), shown, resumed=resume)
 
 
@@ -259,9 +256,10 @@ def _compare(
     from suite.results import run_folder
     from suite.results.resume import settings
     from suite.results.store import Results
-    from suite.runner.inspection import CODE
+    from suite.runner import inspection
     from suite.runner.plan import plan, refuse_too_large, refuse_unknown_baseline
 
+    inspection.check(parameters["profile"], options, publish=parameters["publish"])
     shown.check()
     where = options.device
     selection = _with_operation_file(selection, own, options)
@@ -287,7 +285,7 @@ def _compare(
         keep_samples=not parameters.get("publish"),
         on_problem=say,
     )
-    options = replace(options, code_folder=results.folder / CODE)
+    options = replace(options, code_folder=results.folder / inspection.CODE)
     rows = _run(jobs, options, results, shown)
     if selection.workload is not None and not shown.as_json:
         from suite.report.layer import sentences

@@ -51,11 +51,11 @@ def tune(
     Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
     """
     from suite import hardware
+    from suite.core.least import Least
     from suite.runner.plan import plan, refuse_too_large
     from suite.runner.selection import Selection
     from suite.runner.tune import Search
     from suite.runner.tune import tune as run
-    from suite.timing.budgets import Least
 
     check_timeout(timeout)
     where = resolve(device)

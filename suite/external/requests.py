@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from suite.core.least import NOTHING_MORE, Least
 from suite.implementations.identity import ExternalReference
 from suite.problem.case import Case
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.timing.budgets import NOTHING_MORE, Least
 
 
 @dataclass(frozen=True)

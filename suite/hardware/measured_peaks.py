@@ -62,9 +62,9 @@ class Reading:
 
     @property
     def spread_text(self) -> str:
-        """The differences in words: `passes differ by 48%, samples by 12%`."""
-        parts = (("passes differ by", self.spread), ("samples by +-", self.half_width))
-        return ", ".join(f"{what} {100 * x:.2g}%".replace("+- ", "+-") for what, x in parts if x is not None)
+        """The differences in words: `passes differ by 48%, 95% interval +-12%`."""
+        passes = "" if self.spread is None else f"passes differ by {100 * self.spread:.2g}%, "
+        return f"{passes}95% interval +-{100 * self.half_width:.2g}%"
 
     @property
     def rate(self) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
 from suite.core.errors import DisagreementError, UsageError
+from suite.core.least import NOTHING_MORE, Least
 from suite.hardware import measured_peaks
 from suite.hardware.device import Device
 from suite.implementations import builtin
@@ -18,7 +19,6 @@ from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
 from suite.runner.arguments import check_known, title
-from suite.timing.budgets import NOTHING_MORE, Least
 
 if TYPE_CHECKING:
     import torch

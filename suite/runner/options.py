@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.hardware.device import Device
+from suite.core.least import NOTHING_MORE, Least
+from suite.hardware.device import Device, resolve
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.timing.budgets import NOTHING_MORE, Least
 
 
 @dataclass(frozen=True)
@@ -48,3 +48,8 @@ class Options:
     """The folder in which the code is written."""
     memory_bytes: int | None = None
     """Host memory that a worker may use, in bytes. None: most of the free memory."""
+
+
+def sweep_host(device: Device, sweep: bool) -> Device | None:
+    """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
+    return resolve("cpu") if sweep and device.type == "cuda" else None

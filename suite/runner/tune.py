@@ -10,6 +10,7 @@ from pathlib import Path
 
 from suite import hardware
 from suite.core.errors import UsageError
+from suite.core.least import NOTHING_MORE, Least
 from suite.core.text import one_line
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
@@ -17,7 +18,6 @@ from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.runner.plan import Job
-from suite.timing.budgets import NOTHING_MORE, Least
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 from suite.worker.protocol import Failed, TunedKernel, TuneRequest, name_of
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from suite import hardware
-from suite.timing.budgets import NOTHING_MORE, Least
+from suite.core.least import NOTHING_MORE, Least
 from suite.timing.call import Call
 from suite.timing.energy import joules_per_call
 from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls

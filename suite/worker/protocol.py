@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from suite.core.least import NOTHING_MORE, Least
 from suite.core.phases import Started
 from suite.custom.about import About
 from suite.external.requests import TimeExternalRequest
@@ -34,7 +35,6 @@ from suite.problem.source import Source
 from suite.processes.codec import ProtocolError, from_json, to_json
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.timing.budgets import NOTHING_MORE, Least
 
 __all__ = [
     "ExternalReference",

@@ -20,12 +20,12 @@ import torch
 from suite import timing
 from suite.checking.check import check
 from suite.core.errors import SuiteError
+from suite.core.least import NOTHING_MORE, Least
 from suite.core.phases import Phase
 from suite.core.text import one_line
 from suite.frameworks.triton import autotuner
 from suite.frameworks.triton.tuned import SPACE, Entry
 from suite.implementations import failure
-from suite.timing.budgets import NOTHING_MORE, Least
 from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from scripted_worker import AGREES, H200, ScriptedPool, time_of
 from suite import ops
 from suite.cli import compare as command
 from suite.cli import main as cli
+from suite.core.least import Least
 from suite.implementations.identity import ExternalReference
 from suite.runner.device_run import DeviceRun
 from suite.runner.options import Options
-from suite.timing.budgets import Least
 
 LEAST = Least(2.0, 50)
 

@@ -10,13 +10,13 @@ from tuned_kernels import ENTRY, H200, tuned_folder  # noqa: F401 (a fixture)
 from suite import ops
 from suite.cli import main as cli
 from suite.core.errors import ResultsError, UsageError
+from suite.core.least import Least
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.runner import tune
 from suite.runner.plan import Job
-from suite.timing.budgets import Least
 from suite.worker.pool import WorkerTimeoutError
 from suite.worker.protocol import Failed, TunedKernel, TuneReply, TuneRequest
 

@@ -13,11 +13,11 @@ import torch
 from fakes.target import FakeTarget
 
 from suite import hardware
+from suite.core.least import Least
 from suite.timing import (
     Call,
     RecorderError,
 )
-from suite.timing.budgets import Least
 from suite.timing.recorder import Sample
 from suite.timing.result import MIN_SAMPLES
 from suite.timing.sampling import Measurement
