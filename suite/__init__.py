@@ -19,7 +19,7 @@ __all__ = ["cases", "check", "compare", "report", "time"]
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        from suite.core.nearest import did_you_mean
+        from suite.core.names import did_you_mean
 
         near = did_you_mean(name, __all__)
         raise AttributeError(f"module 'suite' has no attribute {name!r}; it has {', '.join(__all__)}{near}")

@@ -108,8 +108,7 @@ def compare(
         the tables of the command. `attrs["environment"]` is the environment record.
 
     Raises:
-        UsageError: arguments that cannot be used, before any work.
-        ResultsError: `out` cannot be written to.
+        UsageError: arguments that cannot be used, before any work. ResultsError: the disk of `out` is full.
     """
     from suite.results.frame import frame
 
@@ -256,7 +255,7 @@ def report(
     if not given:
         raise UsageError("report: got no results; give a frame of suite.compare, a folder or a table (.csv)")
     sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
-    return run(sides, as_texts("formats", formats), None if out is None else Path(out), open_it=open)
+    return run(sides, list(as_texts("formats", formats)), None if out is None else Path(out), open_it=open)
 
 
 def _least(min_time: float, samples: int) -> Least:

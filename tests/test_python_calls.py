@@ -133,9 +133,7 @@ def test_a_folder_with_results_is_refused_and_replaced_if_forced(
 ) -> None:
     (tmp_path / "vector_add.csv").write_text("mine", encoding="utf-8")
     monkeypatch.setattr("suite.runner.compare.compare", lambda *_, **__: [])
-    with pytest.raises(
-        UsageError, match=r"vector_add\.csv is there already, .* folder with out, or force=True to repl"
-    ):
+    with pytest.raises(UsageError, match=r"vector_add\.csv is there already, .* with out=\.\.\., or force=True"):
         suite.compare("vector_add", shapes=8, device="cpu", out=tmp_path)
     suite.compare("vector_add", shapes=8, device="cpu", out=tmp_path, force=True)
 
@@ -147,7 +145,7 @@ def test_every_option_of_the_command_line_has_words_for_python() -> None:
     flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
     assert len(flags) > 30
     for flag in flags:
-        assert re.fullmatch(r"[a-z_]+(=True|=False)?", translated(flag)), flag
+        assert re.fullmatch(r"[a-z_]+(=True|=False|=\.\.\.)?", translated(flag)), flag
     assert {words.partition("=")[0] for words in WORDS.values()} <= arguments
     assert translated("--causal/--no-causal and --no-time") == "causal and timed=False"
 

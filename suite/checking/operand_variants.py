@@ -17,8 +17,8 @@ from suite.variants._strides import read_at, read_with_strides, row_major
 
 ALIGNMENTS = (8, 16)
 """Bytes to which a kernel may round the address of an operand down."""
-INDEX_RANGE = 1 << 16
-"""Number of values of a 16-bit offset."""
+OFFSET_BITS = (16, 32)
+"""Bits to which a kernel may cut offsets."""
 BLOCKS = (4, 8, 16, 64, 128)
 """Blocks of an axis whose rest may be left out."""
 Changed = tuple[str, Inputs]
@@ -118,7 +118,7 @@ def _near_strides(x: torch.Tensor, axis: int, others: Sequence[torch.Tensor]) ->
 
 
 def _addresses(x: torch.Tensor, axes: Sequence[str], others: Sequence[torch.Tensor]) -> Readings:
-    """An address rounded down, or offsets cut to 16 bits."""
+    """An address rounded down, or offsets cut to few bits, without or with a sign."""
     found = {}
     for alignment in ALIGNMENTS:
         elements = max(1, alignment // x.element_size())
@@ -127,8 +127,14 @@ def _addresses(x: torch.Tensor, axes: Sequence[str], others: Sequence[torch.Tens
             read = read_with_strides(x, x.stride(), _whole(x), shift=-before).to(x.dtype)
             found[f"{{0}} {{1}} read from an address rounded down to {alignment} bytes"] = read
     offsets = _offsets(x)
-    if int(offsets.max()) >= INDEX_RANGE:
-        found["{0} {1} read at offsets cut to 16 bits"] = read_at(x, offsets % INDEX_RANGE).to(x.dtype)
+    last = int(offsets.max())
+    for bits in OFFSET_BITS:
+        count, half = 1 << bits, 1 << (bits - 1)
+        if last >= count:
+            found[f"{{0}} {{1}} read at offsets cut to {bits} bits"] = read_at(x, offsets % count).to(x.dtype)
+        if last >= half:
+            read = read_at(x, (offsets + half) % count - half).to(x.dtype)
+            found[f"{{0}} {{1}} read at offsets of {bits} bits with a sign"] = read
     return found
 
 

@@ -288,6 +288,8 @@ class TimedInputs:
         fits = room // max(1, inputs + results)
         holds = fits >= 2 * LEAST_ROUNDS + 1
         fits -= 2 if holds else 0
-        slots = max(1, min(JUDGED_PARTIAL, fits // 6))
-        rounds = max(1, min(JUDGED_ROUNDS, fits - 2 * slots))  # two rounds are kept for each slot
+        usual = fits // 2  # leaves more memory to the calls; the least number of rounds may take all
+        slots = max(1, min(JUDGED_PARTIAL, usual // 6))
+        least, most = min(LEAST_ROUNDS, fits - 2 * slots), min(JUDGED_ROUNDS, usual - 2 * slots)
+        rounds = max(1, least, most)  # two rounds are kept for each slot
         return rounds, slots, device if fits > 2 else torch.device("cpu"), holds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from suite.cli.compare_run import OperationFile, run_comparison, with_operation_file
+from suite.cli.compare_run import OperationFile, run_comparison
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
     BaselineOption,
@@ -63,7 +63,7 @@ from suite.cli.output import Output
 from suite.cli.shape_files import sizes
 from suite.core.errors import UsageError
 from suite.core.least import Least
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
@@ -126,19 +126,15 @@ def compare(
 
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
-    from suite.cli.once import call_once
-
     op = [*split(operations), *split(op)]
     _check(cache, timeout, max_noise, repeat, seed, timed=not no_time)
     shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
-    where, shapes = resolve(device), sizes(shape, shapes_file, op)
-    own = _operation_file(op, reference, kernelbench, gpumode)
+    where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
+    shapes = sizes(shape, shapes_file, op)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump))
-    if once:
-        return call_once(with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from suite.cli.messages import say
+from suite.cli.once import call_once
 from suite.cli.output import Output
 from suite.core.errors import ResultsError, UsageError
 from suite.core.files import check_writable
@@ -40,7 +41,7 @@ def run_comparison(
     out: Path | None,
     shown: Output,
 ) -> None:
-    """Plan, run and report.
+    """Plan, run and report; with `--once`, make that call alone.
 
     `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
     kind. `out` is the folder of the results; None makes a new folder for the run.
@@ -49,10 +50,13 @@ def run_comparison(
     from suite.results.resume import settings
     from suite.runner.plan import plan, refuse_too_large, refuse_unknown_baseline
 
-    shown.check()
     where = options.device
+    if name := parameters["once"]:
+        alone = not (parameters["profile"] or parameters["dump"])
+        return call_once(_with_operation_file(selection, own, options), where, name, options.seed, alone=alone)
+    shown.check()
     _check_files(selection, own, options, parameters, out)
-    selection = with_operation_file(selection, own, options, shown.remark)
+    selection = _with_operation_file(selection, own, options, shown.remark)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
@@ -115,7 +119,7 @@ def _results(
     )
 
 
-def with_operation_file(
+def _with_operation_file(
     selection: Selection, own: OperationFile | None, options: Options, remark: Callable[[str], None] = say
 ) -> Selection:
     """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
@@ -181,6 +185,8 @@ def _report(
     rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, shown: Output
 ) -> None:
     """Print the messages at the end of a run, and end with its exit status."""
+    from rich.console import Console
+
     from suite.cli.console import print_lines, stdout
     from suite.results.render.failures import failure_lines
     from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
@@ -188,8 +194,8 @@ def _report(
 
     if shown.as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
-    elif shown.quiet:
-        console = stdout()
+    if shown.quiet:
+        console = Console(stderr=True) if shown.as_json else stdout()
         print_lines(console, failure_lines(rows, console.width, strict=shown.strict))
     for line in crossovers(rows) if shown.tables else ():
         print(line, flush=True)

@@ -13,7 +13,7 @@ from suite.cli.options import DeviceOption, folder, split
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
 from suite.core.files import check_writable, refuse_foreign, write_atomically
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.numerics.formats import full_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from suite.core.names import command
+from suite.core.package import command
 
 
 def new_op(

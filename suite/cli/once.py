@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.core.text import one_line
 
 if TYPE_CHECKING:

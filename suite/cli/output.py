@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 
 if TYPE_CHECKING:
     from suite.results.render import View

@@ -36,6 +36,7 @@ def report(
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
     --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
     """
+    from suite.report.load import holds_results
     from suite.report.write import report as run
 
     if site is not None:
@@ -48,5 +49,9 @@ def report(
             print(path)
         return
 
-    for path in run(runs, [name.strip() for name in formats.split(",")], out, open_it=open_it):
+    kept = [path for path in runs if holds_results(path)] or runs
+    for path in runs:
+        if path not in kept:
+            say(f"left out: {path}: no results here")
+    for path in run(kept, [name.strip() for name in formats.split(",")], out, open_it=open_it):
         print(path)

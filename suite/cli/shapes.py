@@ -10,7 +10,7 @@ import typer
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
-from suite.core.names import command
+from suite.core.package import command
 from suite.numerics.formats import DTYPES, SHORT
 
 MAX_SIZE = 1 << 24

@@ -1,44 +1,55 @@
-"""Names of modules and of the command: as in a checkout, or below the installed package `kernel_suite`."""
+"""Messages about names that do not exist, with the nearest names that do."""
 
 from __future__ import annotations
 
-import site
-import sys
-from pathlib import Path
+from collections.abc import Iterable
+from difflib import SequenceMatcher
 
-from suite.core.paths import ROOT
+from suite.core.text import one_line
 
-PREFIX = __name__.removesuffix("suite.core.names")
-"""`kernel_suite.` in an installed package, where every folder of the tree lies in that package; empty in a checkout."""
-SEARCHED = ROOT.parent if PREFIX else ROOT
-"""The folder in which Python finds the suite and the kernel folders."""
-
-
-def qualified(module: str) -> str:
-    """The full name of a module of the tree: `suite.ops.matmul` or `kernel_suite.suite.ops.matmul`."""
-    return PREFIX + module
+MOST = 3
+"""The largest number of names that are suggested."""
+SIMILAR = 0.6
+"""The smallest similarity, between 0 and 1, of a name that is suggested."""
+LISTED = 40
+"""The largest number of valid names that a message lists."""
 
 
-def search_path(inherited: str | None) -> str:
-    """The PYTHONPATH with which another process finds the suite. `inherited` is the value of this process.
+def nearest(given: str, valid: Iterable[str], similarity: float = SIMILAR) -> list[str]:
+    """At most three of `valid` that are similar to `given`, the most similar first. Case and `*?[]` do not count."""
+    wanted = given.strip().strip("*?[]").lower()
+    scores = {name: _similarity(wanted, name.lower()) for name in valid}
+    near = [name for name, score in scores.items() if score >= similarity]
+    return sorted(near, key=lambda name: -scores[name])[:MOST]
 
-    An installed package needs no entry: one would put all installed packages before the standard library.
+
+def _similarity(wanted: str, name: str) -> float:
+    """The similarity to a name, or to its last part: `gluon` is near `triton/gluon`."""
+    return max(SequenceMatcher(None, wanted, text).ratio() for text in (name, name.rpartition("/")[2]))
+
+
+def did_you_mean(given: object, valid: Iterable[str]) -> str:
+    """`; did you mean matmul or matrix_add?`; empty if no name is similar."""
+    near = nearest(str(given), valid)
+    return f"; did you mean {_joined(near)}?" if near else ""
+
+
+def unknown(given: object, valid: Iterable[object], *, also: Iterable[str] = (), see: str = "") -> str:
+    """`unknown 'fp15'; valid are float32, float16; did you mean fp16?`
+
+    also: further valid names, such as short ones, which are suggested but not listed. see: the place where many names
+    are listed; the message itself then has the three nearest, however far they are.
     """
-    own = [] if str(SEARCHED) in (*site.getsitepackages(), site.getusersitepackages()) else [str(SEARCHED)]
-    return ":".join([*own, *([inherited] if inherited else [])])
+    names = list(map(str, valid))
+    shown = repr(one_line(given))
+    if len(names) > LISTED:
+        return f"unknown {shown}; the nearest are {', '.join(nearest(str(given), names, 0.0))}" + (
+            f"; {see} has all" if see else f", of {len(names)}"
+        )
+    listed = f"valid {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+    return f"unknown {shown}; {listed}{did_you_mean(given, (*names, *also))}"
 
 
-def command() -> str:
-    """The words before a command's name, for messages: those with which this process was started, if they are known."""
-    started = Path(sys.argv[0] if sys.argv else "")
-    if started.name == "__main__.py" and started.parent.name in ("suite", "kernel_suite"):
-        return f"python -m {started.parent.name}"
-    return "kernel-suite" if PREFIX or started.name == "kernel-suite" else "python -m suite"
-
-
-def install_command(extra: str = "", constraints: str = "") -> str:
-    """The command that installs the suite with an extra. `constraints` is a file of the checkout, with its versions."""
-    extras = f"[{extra}]" if extra else ""
-    what = f"{'kernel-suite' if PREFIX else '.'}{extras}"
-    versions = f"-c {constraints} " if constraints and not PREFIX else ""
-    return f"pip install {versions}" + (f"'{what}'" if extra else what)
+def _joined(names: list[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

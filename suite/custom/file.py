@@ -16,7 +16,7 @@ from types import ModuleType
 from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import read_source
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.custom import task_file
 from suite.custom.dimensions import with_sizes
 from suite.custom.on_cpu import compiled_for_device

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from suite.core.errors import SuiteError
-from suite.core.names import command
+from suite.core.package import command
 from suite.hardware.device import Device
 
 

@@ -16,7 +16,7 @@ import os
 import sys
 from types import FrameType, TracebackType
 
-from suite.core.names import PREFIX
+from suite.core.package import PREFIX
 from suite.external import hooks
 from suite.external.line_tracer import LineTracer
 from suite.external.remarks import Remarks

@@ -19,7 +19,7 @@ from suite import frameworks
 from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import NotReadableError, read_source
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 

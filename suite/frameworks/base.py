@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
-from suite.core import names
+from suite.core import package as _package
 from suite.core.integers import cdiv
 from suite.hardware.environment import package_version
 
@@ -60,8 +60,8 @@ class Adapter(ABC):
     def install_command(self, device: Device) -> str:
         """The command that installs the packages of this framework for `device`."""
         if device.type == "cuda":
-            return names.install_command("gpu", "constraints-gpu.txt")
-        return names.install_command(self.extra, "constraints.txt")
+            return _package.install_command("gpu", "constraints-gpu.txt")
+        return _package.install_command(self.extra, "constraints.txt")
 
     def versions(self) -> str:
         """`torch 2.13.0, triton 3.7.1`, from the packages' metadata."""
@@ -269,7 +269,7 @@ class TorchAdapter(Adapter):
 
     def forget_calls(self) -> None:
         """Drop the launches that the kernel folder keeps of earlier calls."""
-        if (kept := sys.modules.get(names.qualified(f"{self.folder}._runtime.kept"))) is not None:
+        if (kept := sys.modules.get(_package.qualified(f"{self.folder}._runtime.kept"))) is not None:
             kept.forget()
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suite.core import paths
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.hardware.host import cpu_facts
 from suite.hardware.monitor import devices, gpus_here, nvml_problem
 

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.core import names
+from suite.core import package
 from suite.core.errors import ResultsError
 from suite.core.files import read_text, write_atomically
 from suite.hardware.datasheet import Peaks, peaks
 
 FILE = "limits.json"
 MEMORY = "memory"
-COMMAND = f"{names.command()} doctor --measure"
+COMMAND = f"{package.command()} doctor --measure"
 STABLE = 0.05
 """Largest relative difference of the two fastest passes, and half width of the interval, of a peak that is kept."""
 HOW = f"the fastest of several passes, kept if the second fastest and its 95% interval are within {100 * STABLE:g}%"
@@ -63,9 +63,9 @@ class Reading:
 
     @property
     def spread_text(self) -> str:
-        """The differences in words: `passes differ by 48%, samples by 12%`."""
-        parts = (("passes differ by", self.spread), ("samples by +-", self.half_width))
-        return ", ".join(f"{what} {100 * x:.2g}%".replace("+- ", "+-") for what, x in parts if x is not None)
+        """The differences in words: `passes differ by 48%, 95% interval +-12%`."""
+        passes = "" if self.spread is None else f"passes differ by {100 * self.spread:.2g}%, "
+        return f"{passes}95% interval +-{100 * self.half_width:.2g}%"
 
     @property
     def rate(self) -> float:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.diff.load import Side, load
 from suite.results.groups import standings
 from suite.results.row import Row, Status

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import frameworks
-from suite.core.names import qualified
+from suite.core.package import qualified
 from suite.core.paths import ROOT
 from suite.implementations.implementation import Implementation
 

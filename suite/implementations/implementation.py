@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
-from suite.core.names import install_command
+from suite.core.package import install_command
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
 from suite.implementations import failure

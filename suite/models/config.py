@@ -10,7 +10,7 @@ from typing import Any
 
 from suite.core.errors import UsageError
 from suite.core.files import NotReadableError, read_regular
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.core.text import one_line
 from suite.models import layer
 from suite.models.layer import KINDS, Experts, Kind, Latent, Sizes

@@ -23,8 +23,8 @@ from string import Template
 from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
-from suite.core.names import PREFIX
-from suite.core.nearest import unknown
+from suite.core.names import unknown
+from suite.core.package import PREFIX
 from suite.core.paths import ROOT
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.core.text import one_line
 from suite.problem.option import Option
 

@@ -93,7 +93,7 @@ class Attention(Operation):
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
-    untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "minus_infinity_all")
+    untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "subnormal@", "minus_infinity_all")
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 2, 1, 40, 8200, 64)),
         TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),

@@ -216,7 +216,7 @@ class MultiHeadAttention(Operation):
             products = (k.nan_to_num(0.0)[:, :, None] * v.nan_to_num(0.0)[:, None, :]).view(s, d * d)
             for start in range(0, s, self._rows(case)):
                 rows = slice(start, min(start + self._rows(case), s))
-                found = _attended(q[rows], k, v, errors[0][rows], *errors[1:], products, repeated, start, case)
+                found = _attended(q[rows], k, v, errors[0][rows], errors[1], errors[2], products, repeated, start, case)
                 o[rows, at[0]], o_variance[rows, at[0]], moved[rows, at[0]] = found
         return o, o_variance, moved
 

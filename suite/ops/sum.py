@@ -181,8 +181,8 @@ class Sum(Operation):
             squares += piece.square_().sum(dim=over)
         if value.numel() > 0:
             terms = m if axis == 0 else m * n
-            index = (slice(0, n),) * len(shape)
-            yield sum_truth(index, value, squares, terms, count, case.dtype, equal_terms(x, axis))
+            whole = (slice(0, n),) * len(shape)
+            yield sum_truth(whole, value, squares, terms, count, case.dtype, equal_terms(x, axis))
 
     def output_shape(self, case: Case) -> Shape:
         axis = self._axis(case)

@@ -15,7 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
@@ -59,7 +59,8 @@ class Operation(ABC):
     """Telling cases beside those that are built from the declarations (`suite/problem/telling_case.py`). Every
     implementation must pass them in a plain run."""
     untold: tuple[str, ...] = ()
-    """Names of telling cases, or of their families, that are left out because libraries get them wrong."""
+    """Names of telling cases, or of their families, that are left out because libraries get them wrong. `subnormal@`
+    stands for subnormal numbers in any one operand."""
     weights: ClassVar[tuple[int, ...]] = ()
     """Positions of the operands that are weights of a model, for the inputs `activations` and `weights`."""
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}

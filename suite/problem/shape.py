@@ -17,7 +17,7 @@ from itertools import product
 from types import MappingProxyType
 
 from suite.core.errors import UsageError
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 
 Shape = tuple[int, ...]
 

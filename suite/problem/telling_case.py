@@ -94,7 +94,7 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
     cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_extreme_sizes(op))
     found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows)
-    told = (each for each in found if not {each.name, each.inputs, kind_of(each.inputs)} & set(op.untold))
+    told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
 
 
@@ -178,10 +178,10 @@ def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCas
         def is_large(shape: Shape, number: int = number) -> bool:
             return math.prod(op.output_shapes(op.case(shape))[number]) > MANY
 
-        found = min(filter(is_large, costs), key=costs.__getitem__, default=None)
-        if found is not None and not any(map(is_large, others)):
-            others = (*others, found)
-            yield TellingCase(op.case(found).label, found, first=False)
+        cheapest = min(filter(is_large, costs), key=costs.__getitem__, default=None)
+        if cheapest is not None and not any(map(is_large, others)):
+            others = (*others, cheapest)
+            yield TellingCase(op.case(cheapest).label, cheapest, first=False)
 
 
 def _axes(op: Declared) -> list[int]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from suite.core.errors import WorkerError
-from suite.core.names import qualified, search_path
+from suite.core.package import qualified, search_path
 from suite.core.phases import Phase, Started
 from suite.core.text import one_line
 from suite.frameworks import _caches

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.core.errors import WorkerError
-from suite.core.names import qualified, search_path
+from suite.core.package import qualified, search_path
 from suite.core.text import one_line
 from suite.processes import tree
 from suite.processes.codec import to_json

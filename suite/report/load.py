@@ -142,6 +142,12 @@ def load_runs(given: Sequence[Path | Side]) -> list[Run]:
     return [_run(label, path, found) for label, path, found in zip(labels, paths, sides, strict=True)]
 
 
+def holds_results(path: Path) -> bool:
+    """False for a folder without tables, of its own or in folders directly below it that have a record."""
+    records = path.glob(f"*/{ENVIRONMENT}")
+    return not path.is_dir() or any(path.glob("*.csv")) or any(any(each.parent.glob("*.csv")) for each in records)
+
+
 def _sides(given: Path | Side) -> list[tuple[str, Side]]:
     """The pairs (name, tables) of a folder and of the folders in it that have an environment record and tables."""
     if isinstance(given, Side):

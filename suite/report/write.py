@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.core.files import MAX_RESULT_BYTES, check_writable, read_regular, refuse_foreign, write_atomically
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown

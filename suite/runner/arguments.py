@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.numerics.formats import DTYPES, SHORT, full_name
 from suite.problem.case import Case
 from suite.problem.operation import Operation

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.core.text import one_line
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.core.nearest import did_you_mean, unknown
+from suite.core.names import did_you_mean, unknown
 from suite.external.implementation import from_files
 from suite.hardware.device import Device
 from suite.implementations import lookup

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from suite import ops
 from suite.core.errors import SuiteError, UsageError
-from suite.core.nearest import did_you_mean
+from suite.core.names import did_you_mean
 
 FLAG = re.compile(r"--([a-z][a-z-]*)(?:/--no-[a-z-]+)?")
 WORDS = {
@@ -26,6 +26,7 @@ WORDS = {
     "no-time": "timed=False",
     "op": "operation",
     "open": "open=True",
+    "out": "out=...",
     "precision": "precisions",
     "shape": "shapes",
     "sweep": "sweep=True",

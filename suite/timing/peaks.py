@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from suite.core.errors import SuiteError
@@ -38,7 +39,8 @@ ARITHMETICS = (
 """Name of the peak, dtype and precision."""
 BUDGET_S = 0.25
 """Time for the samples of one call in a pass, in seconds."""
-MAX_PASSES = 6
+MIN_PASSES, MAX_PASSES, MAX_PASSES_S = 2, 6, 20.0
+"""The least and the largest number of passes, and the time in seconds after which no further one begins."""
 
 OnPhase = Callable[[str], None]
 """Called with a description of the next step."""
@@ -56,30 +58,37 @@ def measure(
     Raises `SuiteError` if nothing can be timed, or if a peak is not stable: something else uses the machine.
     """
     on_phase("streams")
-    readings = settled(partial(_streams, device, free))
+    readings = settled(_streams(device, free))
+    _refuse_unstable(name, readings)  # at once: a busy machine makes the products slow too
     products, not_measured = _products(device, free, on_phase)
     readings += products
-    unstable = [each for ceiling in dict.fromkeys(r.ceiling for r in readings)
-                if (each := fastest(readings, ceiling)) is not None and not each.is_stable]  # fmt: skip
+    _refuse_unstable(name, readings)
+    return document(name, readings, not_measured, environment)
+
+
+def _refuse_unstable(name: str, readings: Sequence[Reading]) -> None:
+    best = (fastest(readings, ceiling) for ceiling in dict.fromkeys(each.ceiling for each in readings))
+    unstable = [each for each in best if each is not None and not each.is_stable]
     if unstable:
-        found = "; ".join(f"{each.ceiling} {each.spread_text}" for each in unstable)
+        found = "; ".join(f"{each.ceiling}: {each.spread_text}" for each in unstable)
         raise SuiteError(
             f"limits of {one_line(name)} are not stable, and not kept: {found}. At most {100 * STABLE:g}% is allowed; "
             "measure again while nothing else uses the machine"
         )
-    return document(name, readings, not_measured, environment)
 
 
 def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
-    """Measure in passes until the fastest reading is stable, in at most MAX_PASSES.
+    """Measure in MIN_PASSES to MAX_PASSES passes until the fastest reading is stable, or MAX_PASSES_S have passed.
 
     Returns the fastest pass of each reading, with the difference to the second fastest.
     """
     passes: list[Sequence[Reading]] = []
+    begin = perf_counter()
     while True:
         passes.append(measure_once())
         readings = [_of_passes(each) for each in zip(*passes, strict=True)]
-        if len(passes) == MAX_PASSES or max(readings, key=lambda each: each.rate).is_stable:
+        count, late = len(passes), perf_counter() - begin > MAX_PASSES_S
+        if count == MAX_PASSES or (late and count >= MIN_PASSES) or max(readings, key=lambda each: each.rate).is_stable:
             return readings
 
 
@@ -88,8 +97,8 @@ def _of_passes(readings: Sequence[Reading]) -> Reading:
     return replace(best, passes=len(readings), spread=best.rate / others[0].rate - 1 if others else None)
 
 
-def _streams(device: torch.device, free: int | None) -> list[Reading]:
-    """Readings of memory: read, write, copy (read and write) and addition (two reads and a write), timed in turns."""
+def _streams(device: torch.device, free: int | None) -> Callable[[], list[Reading]]:
+    """Measures memory: read, write, copy (read and write) and addition (two reads and a write), timed in turns."""
     import torch
 
     size = array_bytes(STREAM_BYTES[device.type], free)
@@ -101,12 +110,16 @@ def _streams(device: torch.device, free: int | None) -> list[Reading]:
         "copy": (2, partial(out.copy_, x)),
         "addition": (3, partial(torch.add, x, y, out=out)),
     }
-    timings = _time({name: issue for name, (_, issue) in streams.items()}, device)
     mib = size / 2**20
-    return [
-        _reading(MEMORY, f"{name}, {mib:,.0f} MiB an array", arrays * size, timings[name])
-        for name, (arrays, _) in streams.items()
-    ]
+
+    def once() -> list[Reading]:
+        timings = _time({name: issue for name, (_, issue) in streams.items()}, device)
+        return [
+            _reading(MEMORY, f"{name}, {mib:,.0f} MiB an array", arrays * size, timings[name])
+            for name, (arrays, _) in streams.items()
+        ]
+
+    return once
 
 
 def _products(device: torch.device, free: int | None, on_phase: OnPhase) -> tuple[list[Reading], dict[str, str]]:

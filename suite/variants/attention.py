@@ -20,6 +20,8 @@ MAX_STEPS = 64
 """Largest number of blocks of keys in a simulated loop."""
 HEAD_SIZES = (64, 128)
 """Head dimensions for which a kernel may be written."""
+WINDOWS = (32, 64, 128)
+"""Distances from which keys may be left out by mistake."""
 MAX_SCORES = 2**22
 """Largest number of scores of a part with variants, over its heads and rows: each variant computes its own scores."""
 
@@ -115,6 +117,7 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
             for mistake, place in others.items()
         )
     groups.append(_masks(right, case, part))
+    groups.append(_windows(right, case, part))
     groups.append(_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d))
     if not inputs[3:]:
         groups.append(_maxima(right))
@@ -210,6 +213,18 @@ def _masks(right: Head, case: Case, part: Part) -> HeadWeights:
     weights, unseen = right.weights, right.unseen
     yield "a query that sees no key was 0 / 0", right, torch.where(unseen, math.nan, weights)
     yield "a query that sees no key gave the mean of V", right, torch.where(unseen, 1.0 / s_k, weights)
+
+
+def _windows(right: Head, case: Case, part: Part) -> HeadWeights:
+    """Only keys near a query's own are seen."""
+    s_q, s_k = case["S_q"], case["S_k"]
+    keys = torch.arange(s_k, device=right.q.device)
+    distance = torch.arange(part[2].start, part[2].stop, device=right.q.device)[:, None] + s_k - s_q - keys
+    for size in WINDOWS:
+        if size < s_k:
+            far = distance.abs() >= size
+            changed = replace(right, hidden=far if right.hidden is None else right.hidden | far)
+            yield f"keys {size} and more places away were left out", changed, changed.weights
 
 
 def _keys(right: Head, case: Case) -> HeadWeights:

@@ -12,6 +12,7 @@ from suite import ops
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._rounding import rounded, sixteen_bit_formats
+from suite.variants.attention import WINDOWS
 
 MAX_WORK = 2**30
 """Largest number of multiplications of one batch entry; larger layers have no variants."""
@@ -82,13 +83,17 @@ def _layers(
     b, s, e, h = case.shape
     qkv = x @ w_qkv.T
 
-    def result(qkv: torch.Tensor, shift: int = 0, overflow: float = math.inf) -> torch.Tensor:
-        """Return attention's result, (B, H, S, D). shift: later positions that a causal mask leaves visible."""
+    def result(qkv: torch.Tensor, shift: int = 0, overflow: float = math.inf, window: int = s) -> torch.Tensor:
+        """Return attention's result, (B, H, S, D). shift: later positions that a causal mask leaves visible. window:
+        the distance from which positions are left out."""
         q, k, v = qkv.view(*qkv.shape[:2], 3, h, e // h).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / math.sqrt(e // h)
         if case.option("causal"):
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1 + shift)
             scores = scores.masked_fill(hidden, -math.inf)
+        if window < s:
+            distance = torch.arange(s, device=x.device)[:, None] - torch.arange(s, device=x.device)
+            scores = scores.masked_fill(distance.abs() >= window, -math.inf)
         too_large = (scores > overflow).any(dim=-1, keepdim=True)
         return (torch.softmax(scores, -1) @ v).masked_fill_(too_large, math.nan)
 
@@ -104,6 +109,8 @@ def _layers(
     elif b > 1:
         joined = result(qkv.view(1, b * s, 3 * e)).transpose(1, 2).reshape(b, s, e)
         yield "positions saw all batch entries", joined @ w_out.T
+    for size in (each for each in WINDOWS if each < s):
+        yield f"positions {size} and more places away were left out", merged(result(qkv, window=size)) @ w_out.T
     for kind in sixteen_bit_formats(case.dtype):
         if kind != case.dtype:
             yield f"q, k and v were rounded to {kind}", merged(result(rounded(qkv, kind))) @ w_out.T

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from commands import SMALL, call
 from rich.console import Console
 
 from suite import ops
@@ -67,6 +70,32 @@ def test_a_terminal_gets_a_chart_unless_the_run_is_quiet(monkeypatch: pytest.Mon
 def test_quiet_prints_no_progress_and_no_case(capsys: pytest.CaptureFixture[str]) -> None:
     follow(tables=False, progress=False)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_quiet_prints_what_failed_and_the_verdict_and_no_more(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong rows on stdout, or on stderr beside a JSON document."""
+    noisy = {"device_us": 1.0, "device_us_low": 0.5, "device_us_high": 1.5, "noisy": True, "weakness": "w"}
+    rows = [row("torch", **noisy), row("numpy", status="wrong", reason="value: at [0]"), row("jax", status="timeout")]
+
+    def run(jobs: Any, options: Any, console: RunConsole, kept: Any) -> list[Row]:
+        console.step(Step("vector_add", "N=64", "checking", 0, 3))
+        console.store(OP, rows)
+        console.case_finished(OP, rows)
+        return rows
+
+    monkeypatch.setattr("suite.runner.compare.compare", run)
+    more = ["--json"] if as_json else []
+    assert call(monkeypatch, "compare", *SMALL, "--quiet", *more, "--out", tmp_path / "out") == 1
+    out, err = capsys.readouterr()
+    failed = ["vector_add N=64 fp32: numpy wrong: value: at [0]", "vector_add N=64 fp32: jax timeout"]
+    verdict = f"3 rows: 1 ok, 1 wrong, 1 timeout; written to {tmp_path / 'out'}"
+    assert (err if as_json else out).splitlines()[:2] == failed
+    assert err.splitlines()[-1] == verdict
+    assert len(err.splitlines()) == (3 if as_json else 1)
+    assert len(json.loads(out)["rows"]) == 3 if as_json else out.count("\n") == 2
 
 
 def test_a_file_gets_120_columns_or_as_many_as_columns_says(

@@ -1,60 +1,41 @@
-"""Names of modules, the command in messages, and the search path of processes, in a checkout and installed."""
+"""Messages about unknown names: the valid ones, and at most three that are near."""
 
 from __future__ import annotations
 
-import site
-import sys
-
 import pytest
 
-from suite.core import names
-from suite.core.paths import ROOT
+from suite.core.names import LISTED, did_you_mean, nearest, unknown
 
-
-def test_in_a_checkout_the_folders_are_top_level_packages() -> None:
-    assert names.qualified("suite.ops.matmul") == "suite.ops.matmul"
-    assert names.SEARCHED == ROOT
+OPERATIONS = ("vector_add", "matrix_add", "matmul", "softmax", "attention", "attention_grad", "multi_head_attention")
 
 
 @pytest.mark.parametrize(
-    ("started", "prefix", "expected"),
+    ("given", "valid", "near"),
     [
-        ("/home/me/checkout/suite/__main__.py", "", "python -m suite"),
-        ("/home/me/checkout/kernel_suite/__main__.py", "", "python -m kernel_suite"),
-        ("/site-packages/kernel_suite/__main__.py", "kernel_suite.", "python -m kernel_suite"),
-        ("/home/me/.venv/bin/kernel-suite", "", "kernel-suite"),
-        ("/home/me/script.py", "kernel_suite.", "kernel-suite"),
-        ("/site-packages/pytest/__main__.py", "", "python -m suite"),
-        ("", "", "python -m suite"),
+        ("matmull", OPERATIONS, ["matmul"]),
+        ("MatMul", OPERATIONS, ["matmul"]),
+        ("*atmu*", OPERATIONS, ["matmul"]),
+        ("gluon", ("triton", "triton/gluon", "cuda/tiled"), ["triton/gluon"]),
+        ("attentoin", OPERATIONS, ["attention", "attention_grad"]),
+        ("zzz", OPERATIONS, []),
+        ("a", ["a1", "a2", "a3", "a4"], ["a1", "a2", "a3"]),
     ],
 )
-def test_messages_repeat_the_command_that_was_used(
-    started: str, prefix: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", [started] if started else [])
-    monkeypatch.setattr(names, "PREFIX", prefix)
-    assert names.command() == expected
+def test_the_nearest_names(given: str, valid: tuple[str, ...], near: list[str]) -> None:
+    assert nearest(given, valid) == near
 
 
-@pytest.mark.parametrize(
-    ("extra", "prefix", "expected"),
-    [
-        ("jax", "", "pip install -c constraints.txt '.[jax]'"),
-        ("", "", "pip install -c constraints.txt ."),
-        ("jax", "kernel_suite.", "pip install 'kernel-suite[jax]'"),
-        ("", "kernel_suite.", "pip install kernel-suite"),
-    ],
-)
-def test_the_command_that_installs_an_extra(
-    extra: str, prefix: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(names, "PREFIX", prefix)
-    assert names.install_command(extra, "constraints.txt") == expected
+def test_a_short_list_is_shown_whole_with_what_is_near() -> None:
+    assert unknown("fp61", ["float32", "float16"], also=["fp32", "fp16"]) == (
+        "unknown 'fp61'; valid are float32, float16; did you mean fp16?"
+    )
+    assert unknown("x", ["ncu"]) == "unknown 'x'; valid is ncu"
+    assert did_you_mean("attention_gard", OPERATIONS) == "; did you mean attention_grad or attention?"
 
 
-def test_a_search_path_has_no_folder_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert names.search_path(None) == str(ROOT)
-    assert names.search_path("/mine:/yours") == f"{ROOT}:/mine:/yours"
-    monkeypatch.setattr(site, "getsitepackages", lambda: [str(ROOT)])
-    assert names.search_path("/mine") == "/mine"
-    assert names.search_path(None) == ""
+def test_of_a_long_list_the_nearest_three_are_shown_however_far() -> None:
+    many = [f"column_{number}" for number in range(LISTED)] + ["code"]
+    text = unknown("foo", many, see="docs/results.md")
+    assert text.startswith("unknown 'foo'; the nearest are ")
+    assert text.count(",") == 2
+    assert text.endswith("; docs/results.md has all")

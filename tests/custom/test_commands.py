@@ -122,7 +122,7 @@ def test_what_an_ok_does_not_say_is_told_and_strict_counts_it(
         HEAD + "shapes = ['N=40']\ndtypes = 'float32'\ntolerance = 3.0\n"
         "def reference(x: Float[Tensor, 'N'], y: Float[Tensor, 'N']):\n    return x * 1.5\n"
     )
-    arguments = ["--reference", path, "--device", "cpu", "--no-time", "--json", "--quiet", "--out", tmp_path / "out"]
+    arguments = ["--reference", path, "--device", "cpu", "--no-time", "--json", "--out", tmp_path / "out"]
     assert call(monkeypatch, "compare", *arguments, "--strict") == 1
     output = capsys.readouterr()
     assert "shifted: the result does not depend on the input y: an ok says nothing about it" in output.err

@@ -49,11 +49,12 @@ def test_the_worst_comes_last_in_a_case_and_among_the_cases() -> None:
         for case in ("M=1", "M=2", "M=3")
         for name, us in times.items()
     ]
-    lines = shown_lines(judge(as_side(base), as_side(new), 0.03))
+    lines = list(filter(None, shown_lines(judge(as_side(base), as_side(new), 0.03))))
     assert [line.split(";")[0] for line in lines if "; speed" in line] == [
         *("matmul M=3 fp32", "matmul M=1 fp32", "matmul M=2 fp32")
     ]
-    assert [line.split()[1] for line in lines[-4:]] == ["SAME", "FASTER", "AMBIGUOUS", "SLOWER"]
+    verdicts = [line.split()[1] for line in lines if line.split()[0] in times]
+    assert verdicts[-4:] == ["SAME", "FASTER", "AMBIGUOUS", "SLOWER"]
 
 
 def test_a_line_for_a_log() -> None:

@@ -99,10 +99,18 @@ def test_a_peak_is_measured_until_it_repeats(us: tuple[float, ...], expected: fl
     assert (found.device_us, found.passes, found.is_stable) == (expected, count, stable)
 
 
+def test_a_slow_machine_gets_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peaks, "MAX_PASSES_S", 0.0)
+    (found,) = peaks.settled(passes(100.0, 101.0))
+    assert (found.passes, found.is_stable) == (2, True)
+    (found,) = peaks.settled(passes(100.0, 150.0, 101.0))
+    assert (found.passes, found.is_stable) == (2, False)
+
+
 def test_passes_that_agree_by_chance_amid_noise_are_not_stable() -> None:
     (found,) = peaks.settled(passes(*[100.0] * 6, width=0.5))
     assert (found.spread, found.passes, found.is_stable) == (0.0, 6, False)
-    assert found.spread_text == "passes differ by 0%, samples by +-50%"
+    assert found.spread_text == "passes differ by 0%, 95% interval +-50%"
 
 
 def test_a_peak_that_does_not_repeat_is_refused_and_the_file_stays(
@@ -113,7 +121,7 @@ def test_a_peak_that_does_not_repeat_is_refused_and_the_file_stays(
     (tmp_path / "limits.json").write_text("as it was", encoding="utf-8")
     monkeypatch.setattr(peaks, "_products", lambda *_: ([], {}))
     assert doctor("--measure", "--device", "cpu", "--out", str(tmp_path)) == 1
-    assert "are not stable, and not kept: memory passes differ by" in capsys.readouterr().err
+    assert "are not stable, and not kept: memory: passes differ by" in capsys.readouterr().err
     assert (tmp_path / "limits.json").read_text(encoding="utf-8") == "as it was"
 
 

@@ -212,6 +212,29 @@ def test_errors_and_side_effects_are_reported_with_their_line_and_undone(
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.py"], "nothing is written beside the file"
 
 
+DRAWS = """import random, numpy, torch
+drawn = []
+def vector_add(a, b):
+    drawn.append((random.random(), numpy.random.rand(), torch.rand(1).item()))
+    if len(drawn) == 3:
+        raise ValueError([len({each[i] for each in drawn}) for i in range(3)], drawn[0])
+    return a + b
+"""
+
+
+def test_calls_draw_other_random_numbers_and_so_do_processes(tmp_path: Path) -> None:
+    """A kernel that is wrong by chance would be judged on the same numbers again and again otherwise."""
+    reasons = []
+    line = external(write(tmp_path / "draws.py", DRAWS))
+    for _ in range(2):
+        process = SharedProcess()
+        reasons.append(process.check(line).reason)
+        process.close()
+    assert all(reason.startswith("ValueError: ([3, 3, 3], (") for reason in reasons), reasons
+    first, second = (reason.split("(")[-2].split(")")[0] for reason in reasons)
+    assert not set(first.split(", ")) & set(second.split(", "))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -24,11 +24,13 @@ def hidden_keys(s: int, t: int, shift: int = 0) -> Tensor:
 
 
 def weights(
-    q: Tensor, k: Tensor, causal: bool, sm_scale: float | None, shift: int = 0, features: int | None = None
-) -> Tensor:
+    q: Tensor, k: Tensor, causal: bool, sm_scale: float | None, shift: int = 0, features: int | None = None,
+    window: int = 1 << 30,
+) -> Tensor:  # fmt: skip
     scores = q[..., :features].double() @ k[..., :features].mT * (q.shape[-1] ** -0.5 if sm_scale is None else sm_scale)
     if causal:
         scores = scores.masked_fill(hidden_keys(q.shape[2], k.shape[2], shift), -torch.inf)
+        scores = scores.masked_fill(~hidden_keys(q.shape[2], k.shape[2], -window), -torch.inf)
     return torch.softmax(scores, -1).nan_to_num(0.0) if causal else torch.softmax(scores, -1)
 
 
@@ -196,7 +198,10 @@ KERNELS = [
             lambda *x, **how: gradients(*x, **how, shift=1), r"a query saw the key after its own",
             options={"causal": True}),
     Mistake("window of 64 keys", "multi_head_attention", (1, 100, 128, 2), lambda *x, **how: mha(*x, **how, window=64),
-            r"^$", options={"causal": True}),
+            r"positions 64 and more places away were left out", options={"causal": True}),
+    Mistake("window of 64 keys", "attention", (1, 2, 1, 100, 130, 64),
+            lambda *x, **how: attention(*x, **how, window=64), r"keys 64 and more places away were left out",
+            options={"causal": True}),
     Mistake("NaN replaced by 0", "multi_head_attention", (1, 33, 128, 2),
             lambda x, *w, **how: mha(x.nan_to_num(0.0), *w, **how), r"NaN was (taken for 0|lost)", inputs="nan"),
     Mistake("causal ignored", "multi_head_attention", (2, 37, 128, 2),

@@ -27,6 +27,14 @@ def with_16_bit_index(x: Tensor) -> Tensor:
     return x[torch.arange(len(x)) % 2**16]
 
 
+def with_signed_16_bit_index(x: Tensor) -> Tensor:
+    """NaN where the offset is negative: memory before the operand."""
+    flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    offsets = torch.arange(x.shape[0])[:, None] * x.stride(0) + torch.arange(x.shape[1]) * x.stride(1)
+    at = (offsets + 2**15) % 2**16 - 2**15
+    return flat[(at + x.storage_offset()).clamp(min=0)].masked_fill(at < 0, torch.nan)
+
+
 def without_subnormals(x: Tensor) -> Tensor:
     return torch.where(x.abs() < torch.finfo(x.dtype).tiny, torch.zeros_like(x), x)
 
@@ -100,6 +108,10 @@ KERNELS = [
     Mistake(
         "16-bit index", "vector_add", (70_000,), lambda a, b: add(with_16_bit_index(a), b),
         r"a was read at offsets cut to 16 bits",
+    ),
+    Mistake(
+        "16-bit index with a sign", "matrix_add", (31, 64), lambda a, b: add(with_signed_16_bit_index(a), b),
+        r"a was read at offsets of 16 bits with a sign", inputs="stepped/dense",
     ),
     Mistake(
         "subnormal inputs flushed", "vector_add", (1000,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import webbrowser
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,14 @@ def test_what_is_committed_is_what_report_writes(path: Path) -> None:
     assert {each.stem for each in (path / PLOTS).iterdir()} == {name for _, name in named}
     for plot, name in named:
         assert data_of((path / PLOTS / f"{name}.svg").read_bytes()) == plot.data, name
+
+
+def test_of_several_folders_one_without_results_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path, tmp_path: Path
+) -> None:
+    """`report results/*`: not every device's folder has a table of its own."""
+    (tmp_path / "without" / "proof").mkdir(parents=True)
+    monkeypatch.setattr(import_module("suite.report.write"), "named_plots", lambda runs: [])
+    assert suite(monkeypatch, "report", tmp_path / "without", results, "--format", "md", "--out", tmp_path / "out") == 0
+    assert capsys.readouterr().err == f"left out: {tmp_path / 'without'}: no results here\n"
+    assert suite(monkeypatch, "report", tmp_path / "without") == 2

@@ -28,7 +28,7 @@ def rows_of(operation: str) -> list[Row]:
     return [
         row(operation, "triton", 10.2, 0.98),
         row(operation, "triton/persistent", 9.5, 1.05),
-        row(operation, "triton/noisy", 5.0, 2.0, noisy=True),
+        row(operation, "triton/noisy", 5.0, 2.0, noisy=True, device_us_low=4.0, device_us_high=12.0),
         row(operation, "cuda", status="wrong", reason=reason),
         row(operation, "cuda/wgmma", status="unsupported"),
         row(operation, "jax", status="unavailable"),

@@ -86,6 +86,14 @@ def test_a_table_has_at_most_eight_columns() -> None:
     ]
 
 
+@pytest.mark.parametrize("status", ["wrong", "unsupported", "unavailable"])
+def test_a_long_note_is_folded_and_not_cut(status: str) -> None:
+    reason = " ".join(f"word{number}" for number in range(40))
+    text = " ".join(shown(80, rows=[row("cuda", status=status, reason=reason)]))
+    assert "..." not in text
+    assert set(reason.split()) <= set(text.split())
+
+
 def test_noisy_rows_have_no_ratio_and_never_the_star() -> None:
     lines = shown(120)
     assert next(line for line in lines if line.startswith("triton/persistent")).split()[1:] == [

@@ -83,7 +83,7 @@ def test_a_limit_that_a_row_still_passes_is_not_believed(compare: Any, file: Pat
 
 def test_a_worker_measures_the_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Reading("memory", "read", 10**9, 100.0, 99.0, 101.0)
-    monkeypatch.setattr(peaks, "_streams", lambda *_: [reading])
+    monkeypatch.setattr(peaks, "_streams", lambda *_: lambda: [reading])
     monkeypatch.setattr(peaks, "_products", lambda *_: ([], {}))
     session = Session(Device("cpu", name="a CPU"), lambda started: None)
     reply = session.handle(PeaksRequest("a CPU"))

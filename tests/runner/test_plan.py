@@ -145,7 +145,7 @@ def test_a_sweep_runs_the_operations_own_sizes() -> None:
         (
             "sigmoid",
             {"inputs": ("nans",)},
-            r"--inputs: unknown 'nans'; valid are normal, .*, huge, telling, all, none; did you mean nan\?$",
+            r"--inputs: unknown 'nans'; valid are normal, .*, huge, zeros, .*, telling, all, none; did you mean nan\?$",
         ),
         ("sigmoid", {"inputs": ("large_logits",)}, r"--inputs: unknown 'large_logits'; valid are"),
         ("sigmoid", {"inputs": ("huge",)}, r"--inputs huge: needs an NVIDIA GPU \(more than 2\^31 elements\); this is"),

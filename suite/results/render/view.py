@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from suite.core.errors import UsageError
-from suite.core.nearest import unknown
+from suite.core.names import unknown
 from suite.results.groups import Standing, standings
 from suite.results.order import wrong_first
 from suite.results.row import COLUMNS, TYPES, Row
