@@ -185,10 +185,7 @@ class Session:
         return probe_reply(result)
 
     def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
-        """Telling cases in the dtype and precision of `case`; the latest are kept, with their truths.
-
-        first: those of the suite's implementations.
-        """
+        """Telling cases, `first` or of user files, in the dtype and precision of `case`. The latest are kept."""
         from suite import ops
         from suite.checking.problem import Problems
 
