@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.machinery import PathFinder  # finding pip by importlib.util makes setuptools fail later
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from suite.core.paths import ROOT
 pytestmark = [
     pytest.mark.slow(seconds=30),
     pytest.mark.skipif(
-        any(importlib.util.find_spec(name) is None for name in ("pip", "setuptools")),
+        any(PathFinder.find_spec(name) is None for name in ("pip", "setuptools")),
         reason="pip and setuptools build and install the wheel",
     ),
 ]

@@ -28,16 +28,22 @@ def repeats(terms: torch.Tensor, count: int | None = None) -> torch.Tensor:
     if not terms.numel():
         return torch.ones((rows, 1), dtype=torch.float64, device=terms.device)
     some = max(FEWEST, min(MOST, TOGETHER // rows))
-    found = terms[:, :: math.ceil(columns / some)].double()
+    sample = terms[:, :: math.ceil(columns / some)]
+    scale = max((count or columns) - 1, 0) / max(sample.shape[1] - 1, 1)
+    at_once = max(1, TOGETHER // sample.shape[1])
+    return torch.cat([_repeats(sample[row : row + at_once].double(), scale) for row in range(0, rows, at_once)])
+
+
+def _repeats(found: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return the result of `repeats` for some rows of a sample, of sums that have `scale` times as many terms."""
     signs, order = found.sign(), found.abs().sort(dim=1)
     new = torch.ones_like(found, dtype=torch.bool)
     new[:, 1:] = order.values.diff(dim=1) != 0.0
     group = new.reshape(-1).cumsum(0) - 1
-    sums, sizes = (torch.zeros(found.numel(), dtype=torch.float64, device=terms.device) for _ in range(2))
+    sums, sizes = (torch.zeros(found.numel(), dtype=torch.float64, device=found.device) for _ in range(2))
     sums.index_add_(0, group, signs.gather(1, order.indices).reshape(-1))
     sizes.index_add_(0, group, torch.ones_like(sums))
     of_group = sums[group].square() / sizes[group], sizes[group]
     equal, chance = (each.view_as(found).mean(dim=1, keepdim=True) for each in of_group)
     by_chance = equal - 1.0 <= CHANCE * (2.0 * chance / found.shape[1]).sqrt()
-    scale = max((count or columns) - 1, 0) / max(found.shape[1] - 1, 1)
     return (equal - 1.0).masked_fill_(by_chance, 0.0).mul_(scale).add_(1.0).nan_to_num_(1.0)

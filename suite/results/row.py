@@ -191,12 +191,11 @@ class Row:
     error_vs_vendor: float | None = _column(
         "rms / that of the most accurate vendor row of the case: above 1 is less accurate than the vendor"
     )
+    threads: int | None = _column("threads that it had on a CPU; empty on a GPU, or if unknown")
     judged: int | None = _column(
         "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
         "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
     )
-
-    threads: int | None = _column("threads that it had on a CPU; empty on a GPU, or if unknown")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

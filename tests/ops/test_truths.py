@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from suite import ops
 from suite.checking.judge import Verdict, judge
-from suite.numerics import noise
+from suite.numerics import noise, repeats
 from suite.numerics.formats import DTYPES
 from suite.problem import blocks
 from suite.problem.operation import Operation
@@ -82,6 +82,7 @@ def test_judging_takes_no_more_memory_than_is_said(
     """Beside the memory of the statistics, which has a limit of its own."""
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", BLOCK)
     monkeypatch.setattr(noise, "SAMPLE", BLOCK // 64)
+    monkeypatch.setattr(repeats, "TOGETHER", BLOCK // 64)
     op = ops.get(name)
     for kind, precision in [(each, p) for each in (dtype, *op.dtypes_beyond) for p in op.precisions(each)]:
         case = op.case(shape, kind, precision, **op.option_combinations(kind, {})[-1])

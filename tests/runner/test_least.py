@@ -42,7 +42,7 @@ def test_files_of_the_user() -> None:
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Options] = []
-    monkeypatch.setattr(command, "_compare", lambda selection, own, options, *_, **__: seen.append(options))
+    monkeypatch.setattr(command, "run_comparison", lambda selection, own, options, *_, **__: seen.append(options))
     arguments = ["compare", "--op", "vector_add", "--device", "cpu", "--min-time", "2", "--samples", "50"]
     monkeypatch.setattr("sys.argv", ["suite", *arguments])
     with pytest.raises(SystemExit):
