@@ -1,18 +1,17 @@
-"""C = A + B in NumPy, whose result lies in memory as the inputs do."""
+"""C = A + B in NumPy, whose result is a view."""
 
 import numpy as np
 
 from wrong_kernels import Wrong
 
 MISTAKES = {
-    "order_of_the_inputs": Wrong(
-        "without order='C' transposed inputs give a transposed result", "strides", (33, 65), options={"layout": "tt"}
-    ),
+    "every_second_column": Wrong("the result is a view of every second column", "strides", (33, 65)),
 }
 
 
 def make(mistake: str):
     def matrix_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.add(a, b, order="K" if mistake == "order_of_the_inputs" else "C")
+        c = np.empty((a.shape[0], 2 * a.shape[1]), a.dtype)[:, ::2] if mistake else np.empty_like(a, order="C")
+        return np.add(a, b, out=c)
 
     return matrix_add
