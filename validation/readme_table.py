@@ -64,12 +64,12 @@ def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
     vendor = among.vendor
     if vendor is None:
         raise SystemExit(f"{operation} {case} {dtype}: the best vendor is not certain: measure again")
-    rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.0f} TFLOP/s"
+    rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.3g} TFLOP/s"
     return [
         f"{operation} {short_case(case).replace(',', ' ')} {short_dtype(vendor)}",
         vendor.implementation,
         rate,
-        f"{vendor.of_limit:.2f}",
+        f"{vendor.of_limit:.2f}" if vendor.of_limit >= 0.1 else f"{vendor.of_limit:.2g}",
         *(best(among, framework) for framework in FRAMEWORKS),
     ]
 

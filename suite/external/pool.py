@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from suite.checking.calls import RefusedError
 from suite.core.phases import Phase, Started
 from suite.external import protocol as p
 from suite.external.fork_server import ExternalForkServer
@@ -139,6 +138,7 @@ class ExternalPool:
 
     def memory_fault(self, reference: ExternalReference, problems: Mapping[str, Problem], timeout_s: float) -> str:
         """Call a file on `problems` with checked accesses to memory; return the first error, empty if there is none."""
+        from suite.checking.calls import RefusedError
         from suite.external.remote import RemoteCaller
 
         for name in problems:

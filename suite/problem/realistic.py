@@ -21,7 +21,7 @@ from suite.problem.family import Family
 from suite.problem.numbers import Values
 from suite.problem.shape import Shape
 
-Draw = Callable[[Shape, torch.Generator], torch.Tensor]
+Draw = Callable[[Shape, "torch.Generator"], "torch.Tensor"]
 """Draws float32 numbers with a deviation of about 1."""
 
 WEIGHTS = Path(__file__).with_name("weights.npy")

@@ -185,10 +185,7 @@ class Session:
         return probe_reply(result)
 
     def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
-        """The operation's telling cases in the dtype and precision of `case`, or those of the suite's implementations.
-
-        Those of the latest dtype and precision are kept, with their truths.
-        """
+        """Telling cases, `first` or of user files, in the dtype and precision of `case`. The latest are kept."""
         from suite import ops
         from suite.checking.problem import Problems
 
@@ -202,6 +199,7 @@ class Session:
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
         """Call a user's file in its external process, and judge the results here."""
+        from suite import frameworks
         from suite.checking.repeats import CHECKED_FILE
 
         self._report(reference.name, Phase.PREPARING)
@@ -213,18 +211,11 @@ class Session:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
-        if reply.status == "wrong" and (fault := self._memory_fault(request, reference)):
-            reply = replace(reply, diagnosis=fault)
+        if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) == "emulated":
+            problems = self._telling_problems(request.case, request.seed, first=False)
+            fault = self.external.memory_fault(reference, problems, request.timeout_s)
+            return replace(reply, diagnosis=fault or reply.diagnosis)  # says more than the values of the result
         return reply
-
-    def _memory_fault(self, request: CheckRequest, reference: ExternalReference) -> str:
-        """The first wrong access to memory on the telling cases, which explains a result better than its values do."""
-        from suite import frameworks
-
-        if frameworks.get(reference.framework).mode(self.device) != "emulated":
-            return ""
-        problems = self._telling_problems(request.case, request.seed, first=False)
-        return self.external.memory_fault(reference, problems, request.timeout_s)
 
     def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
         """Call a user's file on telling cases in its external process, and then on large ones, if it runs natively."""

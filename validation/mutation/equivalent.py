@@ -15,6 +15,7 @@ GATES = "the axis has four gates: a multiple of 4"
 PARTS = "the axis has three parts: never one row"
 ONE_TYPE = "all operands have the same type"
 NO_DROPOUT = "a share of dropout, which has no effect outside of training"
+ONE_KEY = "the only key has the weight 1, with any score"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
@@ -35,6 +36,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
+    ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
 )
 """Patterns of the operation and of the mutant's name, with the reason."""
 

@@ -1,0 +1,31 @@
+"""The program that measures the bounds from both sides."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite import ops
+from suite.implementations import builtin
+from validation.sensitivity import Shard, honest, is_limited
+
+
+def test_shards_have_all_honest_results_once_and_none_is_refused() -> None:
+    whole = dict(honest(["vector_add"], ["float32"], range(1)))
+    parts = [dict(honest(["vector_add"], ["float32"], range(1), Shard(number, 3))) for number in (1, 2, 3)]
+    assert sorted(whole) == sorted(name for part in parts for name in part)
+    assert len(whole) > 60
+    assert set(whole.values()) == {""}
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1"])
+def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Shard.parse(text)
+    assert Shard.parse("2/3") == Shard(2, 3)
+
+
+@pytest.mark.parametrize("inputs", ["subnormal", "subnormal@1", "subnormal+stepped/dense"])
+def test_a_known_limit_holds_for_each_part_of_the_inputs(inputs: str) -> None:
+    op = ops.get("vector_add")
+    assert is_limited(builtin.find("vector_add", "jax"), op.case((31,), inputs=inputs))
+    assert not is_limited(builtin.find("vector_add", "numpy"), op.case((31,), inputs=inputs))
