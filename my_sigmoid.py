@@ -1,5 +1,0 @@
-import torch
-
-
-def sigmoid(x):
-    return torch.sigmoid(x)
