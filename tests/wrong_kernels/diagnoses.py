@@ -158,6 +158,7 @@ SAID = {
     "cuda-matrix_add-written_column_major": "the result was written transposed",
     "jax-matrix_add-axis_of_vmap": "b was read transposed",
     "jax-matrix_add-first_row_broadcast": "the first row of b was added to every row",
+    "torch-matrix_add-a_in_bfloat16": NONE,
     "torch-matrix_add-read_in_order_of_memory": "b was read as if it was contiguous",
     "triton-matrix_add-grid_axes_swapped": "[64:200, 0:40] was never written",
     "triton-matrix_add-row_length_rounded_up": "rows of the result were written 64 apart",
