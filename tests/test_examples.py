@@ -114,8 +114,9 @@ def test_the_whole_cuda_program_runs_emulated() -> None:
         ("if (i < n) out[i]", "out[i]", "reads index 100"),
         ("(device_a, device_b, device_out, n);", "(a, device_b, device_out, n);", "a pointer of the host"),
         ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument"),
+        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpyAsync(device_out, out,", "invalid argument"),
     ],
-    ids=["no guard", "host pointer", "copy in the wrong direction"],
+    ids=["no guard", "host pointer", "copy in the wrong direction", "asynchronous copy in the wrong direction"],
 )
 def test_a_fault_of_the_whole_cuda_program_is_found(tmp_path: Path, right: str, wrong: str, found: str) -> None:
     text = (EXAMPLES / "vector_add.cu").read_text(encoding="utf-8")

@@ -243,13 +243,6 @@ static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*
     return cudaSuccess;
 }
 
-static inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr) {
-    return memset(to, value, bytes), cudaSuccess;
-}
-static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                                          cudaStream_t = nullptr) {
-    return memcpy(to, from, bytes), cudaSuccess;
-}
 template <typename T>
 static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes, size_t offset = 0,
                                            cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
@@ -290,4 +283,11 @@ static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, c
     if ((to_device && !cuda_host::is_allowed(to, bytes)) || (from_device && !cuda_host::is_allowed(from, bytes)))
         return cuda_host::set_error(cudaErrorInvalidValue);
     return memcpy(to, from, bytes), cudaDeviceSynchronize();
+}
+static inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr) {
+    return cudaMemset(to, value, bytes);
+}
+static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                          cudaStream_t = nullptr) {
+    return cudaMemcpy(to, from, bytes, kind);
 }

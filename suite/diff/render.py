@@ -47,7 +47,7 @@ def remarks(found: Diff) -> list[str]:
 
 
 def changed_conditions(base: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two environment records and may change the speed of the same code: `torch 2.11 -> 2.13`."""
+    """Differences of two environment records that may change the speed of the same code: `torch 2.11 -> 2.13`."""
     then, now = _conditions(base), _conditions(new)
     return [
         f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}"

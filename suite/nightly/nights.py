@@ -19,7 +19,7 @@ NIGHTLY = "nightly"
 
 
 class Finding(StrEnum):
-    """What the last night says of a row."""
+    """The judgement of a row after the last night."""
 
     BROKEN = "broken"
     REGRESSION = "regression"

@@ -82,7 +82,7 @@ def _kept() -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a family draws: `other` for operands that are no weights, `weight` for those that are. None: as normal."""
+    """The draws of a family: `other` for operands that are no weights, `weight` for those that are. None: as normal."""
 
     about: str
     other: Draw | None

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[str, Change]] = {
     "infinity": ("two infinities", _infinities),
     "subnormal": ("subnormal numbers", _subnormals),
 }
-"""What an operand has, in words, and the function that changes it."""
+"""The special numbers of an operand, in words, and the function that puts them there."""
 
 
 def names(operands: int) -> list[str]:

@@ -15,7 +15,7 @@ tries = []
 
 
 def objects():
-    """What the collector tracks, frozen objects too: each generation and what these refer to."""
+    """All objects that the collector tracks, frozen ones too: each generation, and the objects they refer to."""
     for each in gc.get_objects():
         yield ctypes.cast(id(each), ctypes.py_object).value
     gc.unfreeze()

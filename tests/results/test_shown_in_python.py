@@ -1,4 +1,4 @@
-"""What a Python prompt shows: `print(frame)` the tables of the command line, `repr` of a time three lines."""
+"""Texts at a Python prompt: `print(frame)` the tables of the command line, `repr` of a time three lines."""
 
 from __future__ import annotations
 

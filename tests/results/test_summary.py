@@ -1,4 +1,4 @@
-"""What a whole run prints at its end: the matrix of operations, failures, and the line of a case in a pipe."""
+"""The end of a whole run: the matrix of operations, failures, and the line of a case in a pipe."""
 
 from __future__ import annotations
 
