@@ -146,6 +146,10 @@ class Adapter(ABC):
         """The function of a user's file in the form in which it is called in this mode."""
         return function
 
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """The function in the mode of the framework that operands like these need."""
+        return function
+
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
