@@ -20,7 +20,7 @@ from . import cache, compiler, rewrite
 from .cache import BuildError
 from .libraries import library, path_of
 
-DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common/common.cuh
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}  # Dtype in common/common.cuh
 
 _C_TYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
