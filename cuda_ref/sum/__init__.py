@@ -36,7 +36,11 @@ def sum(
     M, N = x.shape
     groups, length = (N, M) if axis == 0 else (M, N)  # columns or rows, and their lengths
     parts = max(1, min(THREADS // groups, length // PART))
-    partial = torch.empty(groups * parts, dtype=getattr(torch, working(x)), device=x.device) if parts > 1 or axis is None else None
+    partial = (
+        torch.empty(groups * parts, dtype=getattr(torch, working(x)), device=x.device)
+        if parts > 1 or axis is None
+        else None
+    )
     build.launch(
         "sum/sum", "sum", x.device,
         x, partial, out, M, N, *x.stride(), 2 if axis is None else axis, parts, build.DTYPES[x.dtype],
