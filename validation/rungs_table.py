@@ -46,9 +46,10 @@ CHOSEN = {
 HEAD = """# All rungs on an H100
 
 Microseconds of all lines of ours and of `torch`, and in brackets torch's time over the line's: above 1 is faster than
-torch. An empty cell is not covered. Cold L2 cache, random normal inputs; {device}, driver {driver}, torch {torch},
-triton {triton}. The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases;
-`python -m validation.rungs_table --write` makes this page. The commands of the two runs:
+torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
+{device}, driver {driver}, torch {torch}, triton {triton}.
+The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases. `python -m validation.rungs_table --write` makes
+this page. The commands of the two runs:
 
 ```
 {commands}
