@@ -14,7 +14,7 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 ORDER = (
-    "cli", "testing", "api", "new_op", "doctor", "nightly", "runner", "profiling", "worker", "external", "processes",
+    "cli", "testing", "api", "new_op", "exercises", "doctor", "nightly", "runner", "profiling", "worker", "external", "processes",
     "history", "report", "diff", "results", "timing", "checking", "implementations", "frameworks", "variants",
     "models", "ops", "custom", "problem", "hardware", "numerics", "core",
 )  # fmt: skip
