@@ -1,7 +1,7 @@
 """Writes each exercise of the course from its answer, without what stands in the gap.
 
-    python validation/exercise_files.py            names the exercises that differ from their answers
-    python validation/exercise_files.py --write    writes them
+python validation/exercise_files.py            names the exercises that differ from their answers
+python validation/exercise_files.py --write    writes them
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from suite.exercises.catalogue import exercises  # noqa: E402
-from suite.exercises.gap import emptied  # noqa: E402
+from suite.exercises.catalogue import exercises
+from suite.exercises.gap import emptied
 
 
 def main() -> int:
