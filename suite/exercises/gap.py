@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from dataclasses import dataclass
 
 MARK = r"^[ \t]*(?://|#)[ \t]*"
@@ -33,7 +35,7 @@ def gap(text: str) -> Gap | None:
 def is_empty(text: str, suffix: str) -> bool:
     """True for a file without code, or without code in its gap. suffix: of the file, `.cu` or `.py`."""
     found = gap(text)
-    return not without_comments(text if found is None else found.code, suffix).strip()
+    return not _without_comments(text if found is None else found.code, suffix).strip()
 
 
 def emptied(text: str) -> str:
@@ -41,5 +43,13 @@ def emptied(text: str) -> str:
     return GAP.sub(lambda found: found["todo"] + found["end"], text, count=1)
 
 
-def without_comments(text: str, suffix: str) -> str:
+def words(text: str, suffix: str) -> str:
+    """The code of a file that runs, without comments; of a `.py` its names alone."""
+    if suffix != ".py":
+        return _without_comments(text, suffix)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return " ".join(each.string for each in tokens if each.type == tokenize.NAME)
+
+
+def _without_comments(text: str, suffix: str) -> str:
     return COMMENTS[suffix].sub(" ", text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.exercises.catalogue import Exercise
-from suite.exercises.gap import gap, is_empty, without_comments
+from suite.exercises.gap import gap, is_empty, words
 from suite.hardware.device import Device
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -42,7 +42,8 @@ HINTS = (
     (r"race: ", "two threads touch the same shared memory and no barrier orders them: which thread waits for which?"),
     (r"\b(?:reads|writes) index ", "the index is beyond the end: which threads, or which lanes, have nothing to do?"),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
-    (r"no memory that|did not finish|waits? ", "threads wait for each other: does each of them reach the barrier?"),
+    (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
+    (r"did not finish|waits? ", "threads wait for each other: does each of them reach the barrier?"),
     (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
     (
         r"^shape: |^dtype: |^type: ",
@@ -72,7 +73,7 @@ def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
         return Verdict(Outcome.EMPTY, f"nothing stands between TODO and END; {todo}")
     reason = next(_faults(exercise, path, device), "")
     if not reason:
-        code = without_comments(text, exercise.file.suffix)
+        code = words(text, exercise.file.suffix)
         missing = [word for word in exercise.uses if word not in code]
         if not missing:
             return Verdict(Outcome.PASS)

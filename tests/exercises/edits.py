@@ -52,3 +52,57 @@ CUDA = {
         ("b + k * N + n, unsigned(N)", "b + n * N + k, unsigned(N)", "value: "),
     ],
 }
+
+TRITON = {
+    "01_load": [("tl.load(x_ptr + offs)", "tl.load(x_ptr + offs - tl.program_id(0))", "value: ")],
+    "02_mask": [("total, mask=mask)", "total)", "wrote outside")],
+    "03_fused": [("tl.exp(-x)", "tl.exp(x)", "value: ")],
+    "04_two_dimensions": [("offs_n * M + offs_m, tile", "offs_m * N + offs_n, tile", "value: ")],
+    "05_row_sum": [("other=0.0", "other=1.0", "value: ")],
+    "06_softmax": [('float("-inf")', "0.0", "value: "), (" - tl.max(row, axis=0)", "", "not finite")],
+    "07_loop": [("offs < N", "offs < BLOCK", "value: ")],
+    "08_atomics": [("tl.atomic_add(out_ptr, tl.sum(x, axis=0))", "tl.store(out_ptr, tl.sum(x, axis=0))", "value: ")],
+    "09_layer_norm": [("tl.where(offs < N, row - mean, 0.0)", "row - mean", "value: ")],
+    "12_online_softmax": [("total * tl.exp(largest - larger) + ", "total + ", "value: ")],
+    "10_matmul": [
+        (
+            "offs_k[:, None] * N + offs_n",
+            "offs_k[:, None] + offs_n * N",
+            "b was read with the strides of K and N exchanged",
+        )
+    ],
+    "11_order": [("inside % rows, inside // rows", "inside // rows, inside % rows", "never written")],
+    "13_attention": [
+        ("acc * shrink[:, None] + ", "acc + ", "value: "),
+        ("    weights = tl.exp(scores - larger[:, None])", "    weights = tl.exp(scores)", "value: "),
+    ],
+}
+
+JAX = {
+    "01_arrays": [("jnp.exp(-x)", "jnp.exp(x)", "value: "), ("(1 + jnp.exp(-x))", "(1 + jnp.exp(-x)", "SyntaxError")],
+    "02_broadcasting": [("a[:, None, :] - b[None, :, :]", "a[None, :, :] - b[:, None, :]", "shape: ")],
+    "03_softmax": [("axis=1, keepdims=True))", "keepdims=True))", "not finite")],
+    "04_immutable": [("    return x.at[1:].add(-x[:-1])", "    x[1:] -= x[:-1]\n    return x", "immutable")],
+    "05_jit": [("return jnp.where(x > 0, x, x / 10)", "return x if x > 0 else x / 10", "truth value")],
+    "06_vmap": [
+        ("jax.vmap(matvec)(a, x)", "matvec(a, x)", "TypeError"),
+        ("jax.vmap(matvec)(a, x)", "(a @ x[:, :, None])[:, :, 0]", "vmap is not used"),
+    ],
+    "07_grad": [("jnp.sum(silu(x))", "silu(x)", "TypeError")],
+    "08_scan": [("state = state / 2 + row", "state = state / 2", "value: ")],
+    "09_precision": [
+        (", preferred_element_type=jnp.float32", "", "dtype: "),
+        (", preferred_element_type=jnp.float32)", ").astype(jnp.float32)", "value: "),
+    ],
+    "10_pallas": [("a_ref[...] + b_ref[...]", "a_ref[...]", "value: ")],
+    "11_block_spec": [("lambda i, j: (j, i)", "lambda i, j: (i, j)", "value: ")],
+    "12_pallas_rows": [("row - jnp.max(row)", "row", "not finite")],
+    "13_pallas_matmul": [
+        (
+            "    @pl.when(pl.program_id(2) == 0)\n    def begin():\n        out_ref[...] = jnp.zeros_like(out_ref)\n",
+            "    out_ref[...] = jnp.zeros_like(out_ref)\n",
+            "value: ",
+        )
+    ],
+    "14_pallas_attention": [("acc * shrink + ", "acc + ", "value: ")],
+}

@@ -70,3 +70,8 @@ def test_no_file_lies_beside_the_exercises_without_being_one() -> None:
     assert {each.stem for each in (catalogue.FOLDER / "references").glob("*.py")} == {
         each.operation for each in EXERCISES
     }
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
+def test_the_chapter_of_an_exercise_names_it(exercise: Exercise) -> None:
+    assert f"`{exercise.name}`" in exercise.page.read_text(encoding="utf-8")
