@@ -113,7 +113,8 @@ def matmul_rungs(lines: Sequence[Line]) -> None:
         name = name_of(line) or name  # the cell may be "the same file"
         arithmetic = line["arithmetic"]
         row = matmul(name, arithmetic)
-        line |= {"us": us(row), "TFLOP/s": rate(row), "gain": gain(row, above.get(arithmetic)), "vs best": ratio(row)}
+        cells = {"us": us(row), "TFLOP/s": rate(row), "gain": gain(row, above.get(arithmetic)), "vs best": ratio(row)}
+        line |= {head: text or unmeasured(line[head]) for head, text in cells.items()}
         above[arithmetic] = row
 
 
