@@ -86,7 +86,7 @@ class Pooling(Operation):
         (1, 12, 10, 33, 5, 2, 3, 1),
         (3, 9, 4, 130, 4, 4, 1, 2),
     )
-    sweep = tuple((n, 112, 112, 64, 3, 3, 2, 1) for n in (1, 4, 16, 64, 256))
+    sweep = tuple((n, h, h, 64, 3, 3, 2, 1) for n, h in ((1, 14), (1, 28), (1, 112), (8, 112), (64, 112), (256, 112)))
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse shapes as other operations do; `stride` is 1 and `padding` 0 where the text leaves them out."""
@@ -137,7 +137,7 @@ class Pooling(Operation):
 
 
 class MaxPool2d(Pooling):
-    rank = 49
+    rank = 47
     name = "max_pool2d"
     formula = "y[n, p, q, c] = max over r < R, s < S of x[n, p stride + r - padding, q stride + s - padding, c]"
     families: ClassVar = {
