@@ -38,6 +38,10 @@ class Target(Protocol):
     def evict(self) -> None:
         """Fill the last-level cache with data that no call uses. May return before that is complete."""
 
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+
     def recorder(self) -> Recorder:
         """A new recorder of this device."""
 
@@ -61,7 +65,8 @@ class CudaTarget:
 
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         properties = torch.cuda.get_device_properties(self._device)
-        words = int(EVICTION * properties.L2_cache_size) // 4
+        self.cache_bytes = int(properties.L2_cache_size)
+        words = int(EVICTION * self.cache_bytes) // 4
         self._buffer = torch.zeros(EVICTION_ROWS, words // EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._sums = torch.empty(EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._torch = torch
@@ -120,6 +125,10 @@ class CpuTarget:
     """The host's processor."""
 
     on_host = True
+
+    @property
+    def cache_bytes(self) -> int:
+        return hardware.cpu_cache_bytes()
 
     def clock(self) -> int:
         return perf_counter_ns()
