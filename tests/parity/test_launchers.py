@@ -21,6 +21,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "vector_add": lambda size: (size,),
     "matrix_add": lambda size: (size, size + 16),
     "sigmoid": lambda size: (size,),
+    "rope": lambda size: (1, size, 3, 2, 64),
     "sum": lambda size: (size, 2 * size),
     "softmax": lambda size: (size, 2 * size),
     "rms_norm": lambda size: (size, 2 * size),

@@ -57,6 +57,24 @@ def check_norm(operation: str, x: Array, **vectors: Array) -> tuple[int, ...]:
     return shape
 
 
+def check_rope(q: Array, k: Array, cos: Array, sin: Array, *, layout: str) -> tuple[int, int, int, int, int]:
+    """Checks queries (B, S, H, D) and keys (B, S, H_kv, D), D even, cos and sin (S, D/2), and the layout of pairs.
+
+    Returns B, S, H, H_kv and D.
+    """
+    B, S, H, D = shape = _check_dims("rope", "q", q, ("B", "S", "H", "D"))
+    of_q = ("q", shape, ("B", "S", "H", "D"))
+    _check_shape("rope", of_q, "k", k, (B, S, "H_kv", D))
+    if D % 2:
+        raise ValueError(f"rope: D must be even; got q (B, S, H, D)={tuple(shape)}")
+    _check_shape("rope", of_q, "cos", cos, (S, D // 2))
+    _check_shape("rope", of_q, "sin", sin, (S, D // 2))
+    if layout not in ("halves", "pairs"):
+        raise ValueError(f"rope: layout must be 'halves' or 'pairs'; got {layout!r}")
+    _check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
+    return B, S, H, k.shape[2], D
+
+
 def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
     """Checks a matrix, and the axis that is summed: 0, 1 or None for both. Returns M and N."""
     shape = check_rows(operation, x)
