@@ -42,8 +42,19 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     "--param=tsan-instrument-func-entry-exit=0",
     "-DCUDA_HOST_CHECKED",
 ]
-HOST, CHECKED = "host", "checked"
+COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well
+    *CHECKED_FLAGS,
+    "-O3",  # nvcc unrolls short loops
+    *("-fno-tree-sra", "-fno-ipa-sra"),  # a vector is loaded and stored as a whole
+    *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-distribution"),
+    *("-fno-unswitch-loops", "-fno-split-loops", "-fno-split-paths", "-fno-predictive-commoning"),
+    *("-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-version-loops-for-strides"),
+    "-fsanitize-coverage=trace-pc",
+    "-DCUDA_HOST_COUNTED",
+]
+HOST, CHECKED, COUNTED = "host", "checked", "counted"
 """Targets of builds for the CPU. The other targets are architectures."""
+HOST_TARGET_FLAGS = {HOST: HOST_FLAGS, CHECKED: CHECKED_FLAGS, COUNTED: COUNTED_FLAGS}
 LINK_FLAGS = [
     "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
@@ -51,12 +62,12 @@ LINK_FLAGS = [
 
 
 def on_host(target: str) -> bool:
-    return target in (HOST, CHECKED)
+    return target in HOST_TARGET_FLAGS
 
 
 @functools.lru_cache
 def can_check() -> bool:
-    """True if the C++ compiler is GCC, which takes CHECKED_FLAGS."""
+    """True if the C++ compiler is GCC, which takes CHECKED_FLAGS and COUNTED_FLAGS."""
     path = cxx()
     return path is not None and "Free Software Foundation" in "".join(_version(each, 0) for each in compilers(HOST))
 

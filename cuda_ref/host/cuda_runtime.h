@@ -26,9 +26,13 @@
 
 #include "runtime_api.h"
 
+#include "quiet.h"
+
 #include "fiber.h"
 
 #include "block.h"
+
+#include "counted.h"
 
 #ifdef CUDA_HOST_CHECKED
 #include "checked.h"
