@@ -44,11 +44,8 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
 ]
 COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well
     *CHECKED_FLAGS,
-    "-O3",  # nvcc unrolls short loops
     *("-fno-tree-sra", "-fno-ipa-sra"),  # a vector is loaded and stored as a whole
-    *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-distribution"),
-    *("-fno-unswitch-loops", "-fno-split-loops", "-fno-split-paths", "-fno-predictive-commoning"),
-    *("-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-version-loops-for-strides"),
+    *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),  # no access is hidden in a call of memset
     "-fsanitize-coverage=trace-pc",
     "-DCUDA_HOST_COUNTED",
 ]
