@@ -15,6 +15,8 @@
 // common/common.cuh lists the features that cannot run here, and how a file declares that it uses them.
 #pragma once
 
+#include <initializer_list>
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
