@@ -182,7 +182,7 @@ class Bound:
 
 
 Key = tuple[str | Path, str, torch.device]
-_bound: dict[str, dict[Key, Bound]] = {target: {} for target in compiler.HOST_TARGET_FLAGS}
+_bound: dict[str, dict[Key, Bound]] = {target: {} for target in compiler.HOST_TARGETS}
 """By the target of launches on a CPU."""
 _host_target = compiler.HOST
 

@@ -50,8 +50,8 @@ COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block 
     "-DCUDA_HOST_COUNTED",
 ]
 HOST, CHECKED, COUNTED = "host", "checked", "counted"
+HOST_TARGETS = (HOST, CHECKED, COUNTED)
 """Targets of builds for the CPU. The other targets are architectures."""
-HOST_TARGET_FLAGS = {HOST: HOST_FLAGS, CHECKED: CHECKED_FLAGS, COUNTED: COUNTED_FLAGS}
 LINK_FLAGS = [
     "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
@@ -59,7 +59,11 @@ LINK_FLAGS = [
 
 
 def on_host(target: str) -> bool:
-    return target in HOST_TARGET_FLAGS
+    return target in HOST_TARGETS
+
+
+def host_flags(target: str) -> list[str]:
+    return {HOST: HOST_FLAGS, CHECKED: CHECKED_FLAGS, COUNTED: COUNTED_FLAGS}[target]
 
 
 @functools.lru_cache

@@ -32,7 +32,7 @@ def library(source: str | Path, target: str) -> Path:
     text = prepared(source, target)
     arguments: dict[str, Any]
     if compiler.on_host(target):
-        flags = compiler.HOST_TARGET_FLAGS[target]
+        flags = compiler.host_flags(target)
         try:
             text = rewrite.to_host(text, target != compiler.HOST, target == compiler.COUNTED)
         except ValueError as error:
