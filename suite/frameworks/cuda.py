@@ -13,7 +13,17 @@ from suite.frameworks.base import TorchAdapter
 from suite.hardware.device import Device
 
 COUNTED = (
-    *("loads", "load_sectors", "stores", "store_sectors", "shared_loads", "shared_stores", "conflicts", "atomics"),
+    *(
+        "warps",
+        "loads",
+        "load_sectors",
+        "stores",
+        "store_sectors",
+        "shared_loads",
+        "shared_stores",
+        "conflicts",
+        "atomics",
+    ),
     *("barriers", "divergent", "flops"),
 )
 """Fields of `cuda_ref.build.counting.Counts` that are columns of a row."""

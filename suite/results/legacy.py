@@ -16,7 +16,15 @@ ADDED_COLUMNS = (
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
     "judged",
-    *("counted", "count_loads", "count_load_sectors", "count_stores", "count_store_sectors", "count_shared_loads"),
+    *(
+        "counted",
+        "count_warps",
+        "count_loads",
+        "count_load_sectors",
+        "count_stores",
+        "count_store_sectors",
+        "count_shared_loads",
+    ),
     *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
     *("count_elements_loaded", "count_elements_stored", "count_masked"),
 )

@@ -197,6 +197,7 @@ class Row:
         "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
     )
     counted: str = _column("--count: the case in which one call was counted without a GPU; or why none was", "")
+    count_warps: int | None = _column("warps that one call runs")
     count_loads: int | None = _column("requests of warps to load global memory, in one call")
     count_load_sectors: int | None = _column("sectors of 32 bytes that these touch")
     count_stores: int | None = _column("requests of warps to store to global memory")

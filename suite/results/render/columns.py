@@ -42,6 +42,7 @@ SHOWN = (
     Column("ncu_dram", "DRAM", 2),
     Column("ncu_l2", "L2", 2),
     Column("ncu_issue", "issue slots", 2),
+    Column("count_warps", "warps", 9),
     Column("count_loads", "loads", 9),
     Column("count_load_sectors", "sectors loaded", 9),
     Column("count_stores", "stores", 9),

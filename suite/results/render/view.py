@@ -18,7 +18,15 @@ RATE, NOTE, INTERVAL = "rate", "note", "interval"
 DEFAULT = ("status", "device_us", "vs_best", "vs_peer", "of_limit", RATE, "error_ratio", NOTE)
 """The columns shown by default, after the implementation."""
 COUNTS = (
-    *("status", "count_loads", "count_load_sectors", "count_stores", "count_store_sectors", "count_shared_loads"),
+    *(
+        "status",
+        "count_warps",
+        "count_loads",
+        "count_load_sectors",
+        "count_stores",
+        "count_store_sectors",
+        "count_shared_loads",
+    ),
     *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
     *("count_elements_loaded", "count_elements_stored", "count_masked", "counted"),
 )
