@@ -143,6 +143,10 @@ ProfileOption = Annotated[
     str,
     typer.Option("--profile", metavar="PROFILER", help="ncu: Nsight Compute says what limits each row that was timed."),
 ]
+CountOption = Annotated[
+    bool,
+    typer.Option("--count", help="Count what kernels do, without a GPU: requests, sectors, bank conflicts, flops."),
+]
 DumpOption = Annotated[
     list[str] | None,
     typer.Option("--dump", metavar="A,B", help="Write the kernels' code beside the run: ptx, sass, ttir, ttgir, hlo."),

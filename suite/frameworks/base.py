@@ -40,6 +40,8 @@ class Adapter(ABC):
     """The extra of the suite's package that installs them; empty if the suite itself needs them."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
+    can_count: ClassVar[bool] = False
+    """True if `counts` can count what its kernels do without a GPU."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Builds to make ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
     dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
@@ -90,6 +92,10 @@ class Adapter(ABC):
     def checks_memory(self, device: Device) -> AbstractContextManager[None]:
         """Within it, a call checks each access to memory, if the framework can do this on `device`."""
         return nullcontext()
+
+    def counts(self, call: Callable[[], object]) -> dict[str, int | float | None]:
+        """Make a call on a CPU and count what its kernels do: columns `count_...` of a row. See `can_count`."""
+        raise NotImplementedError(f"{self.name} runs the kernels of a library or of a compiler")
 
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array with the same strides, over the same memory if possible."""

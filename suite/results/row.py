@@ -213,6 +213,22 @@ class Row:
     sustained_power_w: float | None = _column("mean power during the sustained calls")
     sustained_temperature_c: float | None = _column("highest temperature during the sustained calls")
     sustained: Attempt = _column("the same as timed for the sustained time", Attempt.NOT_TRIED)
+    counted: str = _column("--count: the case in which one call was counted without a GPU; or why none was", "")
+    count_warps: int | None = _column("warps that one call runs")
+    count_loads: int | None = _column("requests of warps to load global memory, in one call")
+    count_load_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_stores: int | None = _column("requests of warps to store to global memory")
+    count_store_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_shared_loads: int | None = _column("requests of warps to load shared memory")
+    count_shared_stores: int | None = _column("requests of warps to store to shared memory")
+    count_conflicts: int | None = _column("bank conflicts: wavefronts of these beyond those that their width needs")
+    count_atomics: int | None = _column("atomic operations of warps")
+    count_barriers: int | None = _column("__syncthreads of warps")
+    count_divergent: int | None = _column("branches at which the lanes of a warp part")
+    count_flops: int | None = _column("additions and multiplications of threads; an fma is two")
+    count_elements_loaded: int | None = _column("Triton: elements that one call loads, without the masked ones")
+    count_elements_stored: int | None = _column("Triton: elements that one call stores, without the masked ones")
+    count_masked: float | None = _column("Triton: share of elements that masks leave out of loads and stores, 0 to 1")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
