@@ -69,7 +69,7 @@ class CudaTarget:
 
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         properties = torch.cuda.get_device_properties(self._device)
-        self.cache_bytes = int(properties.L2_cache_size)
+        self.cache_bytes = cache_bytes(self._device)
         words = int(EVICTION * self.cache_bytes) // 4
         self._buffer = torch.zeros(EVICTION_ROWS, words // EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._sums = torch.empty(EVICTION_ROWS, dtype=torch.int32, device=self._device)
@@ -110,6 +110,15 @@ class CudaTarget:
             (Limits.from_attributes(each["attributes"]) for each in devices() if each["index"] == self._device.index),
             None,
         )
+
+
+def cache_bytes(device: Any) -> int:
+    """Size of the last-level cache of a `torch.device`."""
+    import torch
+
+    if device.type == "cpu":
+        return hardware.cpu_cache_bytes()
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
 
 
 @cache

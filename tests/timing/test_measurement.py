@@ -261,11 +261,41 @@ def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() ->
         captured.append(count)
         return lambda: setattr(target, "now", target.now + count * 11_000)
 
-    found = run(target, replace(short, issue=issue, capture=capture), replace(long, capture=capture))
+    calls = replace(short, issue=issue, capture=capture), replace(long, capture=capture)
+    found = run(target, *calls, cache="warm")
     assert found["short"].dispatch_us == pytest.approx(7 + 40 / 30, rel=0.1)
     assert found["short"].graph_us == pytest.approx(11)
     assert captured == [50]
     assert (found["long"].dispatch_us, found["long"].graph_us) == (7.0, None)
+
+
+def test_a_replay_of_a_graph_is_cold_where_cold_was_asked() -> None:
+    """Its calls take other inputs each, and the cache is evicted before it, outside of its time."""
+    target = FakeTarget()
+    call, asked, before = target.call("a", 10.0), [], []
+
+    def in_turn(count: int) -> object:
+        asked.append(count)
+        return call.issue
+
+    def capture(issue: object, count: int) -> object:
+        assert issue is call.issue
+
+        def replay() -> None:
+            before.append(target.evictions)
+            target.now += count * 11_000
+
+        return replay
+
+    found = run(target, replace(call, capture=capture, in_turn=in_turn))
+    assert found["a"].graph_us == pytest.approx(11)
+    assert asked == [50]
+    assert before == list(range(before[0], before[0] + len(before)))
+    alone = run(FakeTarget(), replace(call, capture=capture))
+    assert alone["a"].graph_us is None, "on the same inputs a replay would be warm"
+    warm = run(FakeTarget(), replace(call, issue=call.issue, capture=capture, in_turn=in_turn), cache="warm")
+    assert warm["a"].graph_us is not None
+    assert asked == [50]
 
 
 def test_a_call_that_cannot_be_captured_has_no_graph_time() -> None:
