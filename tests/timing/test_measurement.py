@@ -269,33 +269,34 @@ def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() ->
     assert (found["long"].dispatch_us, found["long"].graph_us) == (7.0, None)
 
 
-def test_a_replay_of_a_graph_is_cold_where_cold_was_asked() -> None:
-    """Its calls take other inputs each, and the cache is evicted before it, outside of its time."""
+@pytest.mark.parametrize(
+    ("cache", "rotates", "sets", "evicted"),
+    [("cold", True, [50], 1), ("cold", False, [], None), ("warm", True, [], 0)],
+    ids=["cold: others for each call", "cold, on the same inputs: none", "warm: the same inputs"],
+)
+def test_a_replay_of_a_graph_has_the_cache_state_that_was_asked(
+    cache: str, rotates: bool, sets: list[int], evicted: int | None
+) -> None:
     target = FakeTarget()
-    call, asked, before = target.call("a", 10.0), [], []
+    call, asked, before = target.call("a", 10.0), list[int](), list[int]()
 
     def in_turn(count: int) -> object:
         asked.append(count)
         return call.issue
 
     def capture(issue: object, count: int) -> object:
-        assert issue is call.issue
-
         def replay() -> None:
             before.append(target.evictions)
             target.now += count * 11_000
 
         return replay
 
-    found = run(target, replace(call, capture=capture, in_turn=in_turn))
-    assert found["a"].graph_us == pytest.approx(11)
-    assert asked == [50]
-    assert before == list(range(before[0], before[0] + len(before)))
-    alone = run(FakeTarget(), replace(call, capture=capture))
-    assert alone["a"].graph_us is None, "on the same inputs a replay would be warm"
-    warm = run(FakeTarget(), replace(call, issue=call.issue, capture=capture, in_turn=in_turn), cache="warm")
-    assert warm["a"].graph_us is not None
-    assert asked == [50]
+    found = run(target, replace(call, capture=capture, in_turn=in_turn if rotates else None), cache=cache)
+    assert asked == sets
+    assert found["a"].graph_us == (None if evicted is None else pytest.approx(11))
+    assert {later - earlier for earlier, later in itertools.pairwise(before)} == (
+        set() if evicted is None else {evicted}
+    )
 
 
 def test_a_call_that_cannot_be_captured_has_no_graph_time() -> None:
