@@ -46,6 +46,9 @@ class Target(Protocol):
     def kept_cache(self) -> str:
         """What keeps a part of the cache from being evicted; empty if nothing does."""
 
+    def give_cache_back(self) -> None:
+        """Make the whole cache one that evictions empty."""
+
     def recorder(self) -> Recorder:
         """A new recorder of this device."""
 
@@ -90,11 +93,14 @@ class CudaTarget:
         """Evict by reading. Writes would leave dirty lines that the call then writes back: up to 15% of the time of an
         addition that fits in the cache.
         """
-        self._carve_out.remove()
+        self.give_cache_back()
         self._torch.sum(self._buffer, dim=1, dtype=self._torch.int32, out=self._sums)
 
     def kept_cache(self) -> str:
         return self._carve_out.found()
+
+    def give_cache_back(self) -> None:
+        self._carve_out.remove()
 
     def recorder(self) -> Recorder:
         return CuptiRecorder(self.synchronize, probe=lambda: self._sums.fill_(0), device=self._device.index)
@@ -164,6 +170,8 @@ class CpuTarget:
 
     def kept_cache(self) -> str:
         return ""
+
+    def give_cache_back(self) -> None: ...
 
     def recorder(self) -> Recorder:
         return WallRecorder()
