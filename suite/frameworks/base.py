@@ -101,6 +101,10 @@ class Adapter(ABC):
         """The framework's array with the same strides, over the same memory if possible."""
         return tensor
 
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        """True if arrays of some of `buffers`, which are torch tensors, may have memory of their own."""
+        return not all(buffer.is_contiguous() for buffer in buffers)
+
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
         """True if `array`, made of `tensor` by `to_native`, shares its memory and so follows its later values."""
         return True
@@ -194,6 +198,9 @@ class TorchAdapter(Adapter):
     """Base of the frameworks whose implementations take torch tensors."""
 
     array = "strided torch.Tensor"
+
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        return False
 
     def is_array(self, result: Any) -> bool:
         import torch

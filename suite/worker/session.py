@@ -46,6 +46,7 @@ from suite.worker.protocol import (
     TuneRequest,
 )
 from suite.worker.replies import checked_reply, declined_note, disturbing, probe_reply, timing_columns, with_transfers
+from suite.worker.timed_call import timed_call
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -272,8 +273,7 @@ class Session:
             adapter = bound.implementation.adapter
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
-            vendor = bound.implementation.vendor is not None
-            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor, capture=adapter.capture))
+            calls.append(timed_call(bound, problem))
 
         def rebind() -> None:
             for bound in bound_calls.values():
