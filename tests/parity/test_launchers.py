@@ -21,6 +21,8 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "vector_add": lambda size: (size,),
     "matrix_add": lambda size: (size, size + 16),
     "sigmoid": lambda size: (size,),
+    "silu_mul": lambda size: (size, 2 * size),
+    "silu_mul_grad": lambda size: (size, 2 * size),
     "rope": lambda size: (1, size, 3, 2, 64),
     "sum": lambda size: (size, 2 * size),
     "softmax": lambda size: (size, 2 * size),

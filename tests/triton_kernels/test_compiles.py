@@ -25,6 +25,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         ],
         *["matrix_add bfloat16", "matrix_add_flat bfloat16", "matrix_add_grouped bfloat16"],
         *["vector_add huge", "matrix_add tall", "matrix_add_grouped tall"],
+        *["silu_mul bfloat16 8192x14336", "silu_mul_grad bfloat16 8192x14336"],
         *["rope bfloat16 4x4096x32x8x128"],
         *["sigmoid permuted", "sigmoid_fast_exponential permuted"],
     ],
@@ -134,7 +135,9 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue
-        if record["kernel"] == "transpose_kernel" or launch.startswith(("vector_add", "matrix_add", "sigmoid", "rope")):
+        if record["kernel"] == "transpose_kernel" or launch.startswith(
+            ("vector_add", "matrix_add", "sigmoid", "silu_mul", "rope")
+        ):
             if launch.split()[1] in DTYPES or record["kernel"] == "transpose_kernel":
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
