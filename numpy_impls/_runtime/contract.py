@@ -91,6 +91,16 @@ def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, 
     return M, N
 
 
+def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> tuple[int, ...]:
+    """Checks the matrix and the residual (M, N) of a normalization of their sum, and its weight (N,)."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    of_x = ("x", shape, ("M", "N"))
+    _check_shape(operation, of_x, "residual", residual, shape)
+    _check_shape(operation, of_x, "weight", weight, shape[1:])
+    _check_arrays(operation, {"x": x, "residual": residual, "weight": weight})
+    return shape
+
+
 def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
     """Checks a matrix, and the axis that is summed: 0, 1 or None for both. Returns M and N."""
     shape = check_rows(operation, x)

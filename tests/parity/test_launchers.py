@@ -27,6 +27,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "sum": lambda size: (size, 2 * size),
     "softmax": lambda size: (size, 2 * size),
     "rms_norm": lambda size: (size, 2 * size),
+    "add_rms_norm": lambda size: (size, 2 * size),
     "layer_norm": lambda size: (size, 2 * size),
     "matmul": lambda size: (64, size, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),

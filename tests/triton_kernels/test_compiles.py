@@ -31,6 +31,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "rows": [
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
+        *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
     ],
     "matmul": [
@@ -128,7 +129,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
         assert record["spills"] <= 5, record
-        if launch.startswith(("softmax", "rms_norm", "layer_norm", "sum")):
+        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "sum")):
             if "sum" not in record["kernel"]:  # the second launch of a sum reads single numbers
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
