@@ -94,17 +94,15 @@ def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> li
 
 
 def table(made: Sequence[dict[str, Any]]) -> str:
-    shown = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2", "issue": "ncu_issue", "warps": "ncu_occupancy"}
-    head = ["M x N x K", "line", "us", "of the vendor", *shown, "top stall", "bound by"]
+    shown = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2"}
+    head = ["M x N x K", "line", "us", "of the vendor", *shown, "bound by"]
     body = []
     for row in made:
         shares = ["" if row[each] in (None, "") else f"{float(row[each]):.0%}" for each in shown.values()]
         name = f"{row['M']} x {row['N']} x {row['K']}"
         line = f"{row['line']}: {row['kernel'][:46]}" if is_vendor(row["line"]) else row["line"]
-        body.append(
-            [name, line, f"{float(row['us']):.1f}", row["of_vendor"], *shares, row["ncu_stall"], str(row["bound_by"])]
-        )
-    return pipe_table(head, body, {*head[2:-2]})
+        body.append([name, line, f"{float(row['us']):.1f}", row["of_vendor"], *shares, str(row["bound_by"])])
+    return pipe_table(head, body, {*head[2:-1]})
 
 
 def main() -> int:

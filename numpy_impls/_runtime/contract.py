@@ -219,6 +219,50 @@ def check_conv2d(x: Array, weight: Array, *, stride: int, padding: int, precisio
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
+def check_max_pool2d(x: Array, *, window: tuple[int, int], stride: int, padding: int) -> tuple[int, int]:
+    """Checks images (N, H, W, C), and a window (R, S) that holds at least one pixel wherever it lies.
+
+    Returns rows and columns of the output.
+    """
+    return _check_pooling("max_pool2d", x, {"x": x}, window, stride, padding)
+
+
+def check_max_pool2d_grad(
+    x: Array, dy: Array, *, window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks images (N, H, W, C), a window as `check_max_pool2d` does, and the gradient of its output (N, P, Q, C).
+
+    Returns P and Q.
+    """
+    operation = "max_pool2d_grad"
+    P, Q = _check_pooling(operation, x, {"x": x, "dy": dy}, window, stride, padding)
+    N, _, _, C = x.shape
+    _check_shape(operation, ("the output", (N, P, Q, C), ("N", "P", "Q", "C")), "dy", dy, (N, P, Q, C))
+    return P, Q
+
+
+def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int) -> tuple[int, ...]:
+    """Checks parameters and their gradient, of any shape and one dtype, and their moments in float32; step from 1.
+
+    Returns their shape.
+    """
+    operation = "adam_step"
+    shape: tuple[int, ...] = param.shape
+    for name, array in (("grad", grad), ("m", m), ("v", v)):
+        if array.shape != shape:
+            raise ValueError(f"{operation}: param is {_text(shape)}, so {name} must be too; got {_text(array.shape)}")
+    for name, array in (("m", m), ("v", v)):
+        if _name(array.dtype) != "float32":
+            raise ValueError(f"{operation}: {name} must be float32; got {_name(array.dtype)}")
+    if step < 1:
+        raise ValueError(f"{operation}: step must be at least 1; got {step}")
+    _check_arrays(operation, {"param": param, "grad": grad})
+    _check_arrays(operation, {"m": m, "v": v})
+    if HAS_DEVICES and m.device != param.device:
+        raise ValueError(f"{operation}: param is on {param.device}, so m must be on {param.device}; got {m.device}")
+    return shape
+
+
 def check_lstm(x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array) -> tuple[int, int, int, int]:
     """Checks an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
 
@@ -236,6 +280,23 @@ def check_lstm(x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: A
     _check_shape("lstm", of_h0, "bias", bias, (4 * H,))
     _check_arrays("lstm", {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0})
     return T, B, I, H
+
+
+def _check_pooling(
+    operation: str, x: Array, arrays: dict[str, Array], window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks the images and the window of a pooling, and all its arrays. Returns rows and columns of the output."""
+    _, H, W, _ = shape = _check_dims(operation, "x", x, ("N", "H", "W", "C"))
+    R, S = window
+    if stride < 1 or not 0 <= padding <= min(R, S) // 2:
+        limit = "stride must be at least 1 and padding from 0 to half of the window"
+        raise ValueError(f"{operation}: {limit}; got stride={stride}, padding={padding}, window={(R, S)}")
+    for name, taps, size in (("R", R, H), ("S", S, W)):
+        if size < 1 or not 1 <= taps <= size + 2 * padding:
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x, and x must have pixels"
+            raise ValueError(f"{operation}: {limit}; got x {tuple(shape)}, window (R, S)={(R, S)}")
+    _check_arrays(operation, arrays)
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
 def _check_heads(operation: str, q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int, int]:

@@ -49,6 +49,7 @@ from suite.cli.options import (
     ShapesFromOption,
     SortOption,
     StrictOption,
+    SustainedOption,
     SweepOption,
     TimeoutOption,
     TransfersOption,
@@ -67,7 +68,7 @@ from suite.core.names import unknown
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
-from suite.runner.options import Options, sweep_host
+from suite.runner.options import Options, Sustain, sweep_host
 from suite.runner.selection import Selection
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def compare(
     device: DeviceOption = None,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
+    sustained: SustainedOption = Sustain.LARGEST,
     transfers: TransfersOption = False,
     compiles: CompileOption = False,
     profile: ProfileOption = "",
@@ -133,8 +135,8 @@ def compare(
     shapes = sizes(shape, shapes_file, op)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
-    options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump))
+    options = replace(options, sustained=sustained, telling=selection.telling, max_noise=max_noise / 100, repeat=repeat)
+    options = replace(options, least=Least(min_time, samples), profiled=bool(profile), dumped=split(dump))
     run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
 
 

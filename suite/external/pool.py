@@ -194,7 +194,7 @@ class ExternalPool:
                 inputs=inputs,
             )
             budget_s = BUDGETS_S[self.device.type]
-            timings = measurement.measure(budget_s, INTERVAL, True, request.max_noise, request.least)
+            timings = measurement.measure(budget_s, INTERVAL, request.max_noise, request.least)
             if isinstance(results, RemoteResults) and not inputs.rounds:  # no recorder has taken samples
                 inputs.begin_round(complete=True)
                 for name in cases:

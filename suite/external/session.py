@@ -223,6 +223,8 @@ class ExternalSession:
                 )
         except RefusedError as refused:
             return p.Called(str(refused))
+        if kept := self.target.kept_cache():
+            return p.Called(kept)
         held.result.copy_(called.early)
         self.target.synchronize()
         called.early = called.early.new_empty(0)
@@ -261,7 +263,7 @@ class ExternalSession:
         except RefusedError as refused:
             return p.Delivered(str(refused))
         self.target.synchronize()
-        return p.Delivered()
+        return p.Delivered(self.target.kept_cache())
 
     # The timing
 

@@ -288,6 +288,9 @@ class TorchAdapter(Adapter):
                     graph.capture_end()
         except RuntimeError:  # the call waits for the device, or a capture does not allow it
             torch.cuda.synchronize()
+            # torch still believes that its generator is captured, and would refuse all random numbers from now on.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
             return None
         replay: Callable[[], None] = graph.replay
         return replay

@@ -36,6 +36,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -43,7 +45,7 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
-from suite.worker.replies import checked_reply, declined_note, probe_reply, timing_columns
+from suite.worker.replies import checked_reply, declined_note, disturbing, probe_reply, timing_columns, with_transfers
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -96,6 +98,8 @@ class Session:
                 return self.time(request)
             case TimeExternalRequest():
                 return self.time_external(request)
+            case SustainRequest():
+                return self._sustain(request.implementation, request)
             case TuneRequest():
                 return self.tune(request)
             case BuildRequest():
@@ -284,7 +288,6 @@ class Session:
             budget_s=BUDGETS_S[self.device.type],
             max_noise=request.max_noise,
             least=request.least,
-            energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
         )
@@ -305,9 +308,7 @@ class Session:
                 found.status, found.reason, name, {name: found.reason} if found.status == "wrong" else {}
             )
         columns = timing_columns(found.timing, found.peak_bytes, self.device.type, found.judged)
-        if found.disturbance:
-            remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
-            columns = replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)
+        columns = disturbing(columns, found.disturbance) if found.disturbance else columns
         return self._with_transfers({request.implementation.name: columns}, request)
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
@@ -322,16 +323,17 @@ class Session:
         self, columns: dict[str, TimingColumns], request: TimeRequest | TimeExternalRequest
     ) -> TimeReply:
         """Add the times of copies to and from the device, if the request asks for them."""
-        from suite import timing
-
         if request.transfers:
             self._report(None, Phase.PREPARING)
-            problem = self.hold(request.case, request.seed)
-            copies: dict[str, Any] = timing.transfers(
-                problem.draws[0], problem.output_shape, problem.output_dtype, self.torch_device
-            )
-            columns = {name: replace(each, **copies) for name, each in columns.items()}
+            columns = with_transfers(columns, self.hold(request.case, request.seed))
         return TimeReply(columns)
+
+    def _sustain(self, name: str, request: SustainRequest) -> SustainReply:
+        from suite.worker.steady_load import steady_load
+
+        self._report(name, Phase.PREPARING)
+        problem, on_progress = self.hold(request.case, request.seed), partial(self._report, name, Phase.TIMED_CALL)
+        return SustainReply(vars(steady_load(self._find(name, request.case), problem, on_progress)))
 
     def tune(self, request: TuneRequest) -> TuneReply | Failed:
         """Search the configurations of one implementation for the fastest that agrees."""

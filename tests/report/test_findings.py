@@ -103,3 +103,20 @@ def test_two_runs_are_compared_by_the_rows_that_both_have(tmp_path: Path) -> Non
         "NVIDIA H100 80GB HBM3 is 0.500 times as fast as NVIDIA H200: the median over 4 "
     )
     assert all(finding.sentence.startswith("NVIDIA H") for finding in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("under_load", "sentence"),
+    [
+        (
+            (150.0, 140.0),
+            "Calls back to back have another order. matmul M=1024,N=1024,K=1024 bfloat16: the order differs",
+        ),
+        ((140.0, 150.0), "In none of 1 cases do calls back to back have another order than single calls."),
+    ],
+)
+def test_another_order_under_load_is_named(tmp_path: Path, under_load: tuple[float, float], sentence: str) -> None:
+    rows = square()
+    for each, us in zip(sorted(rows, key=lambda row: row.device_us or 0), under_load, strict=False):
+        each.sustained_us, each.sustained_us_low, each.sustained_us_high = us, us * 0.999, us * 1.001
+    assert any(text.startswith(sentence) for text in sentences(tmp_path, rows))
