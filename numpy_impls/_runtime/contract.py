@@ -25,6 +25,7 @@ PRECISIONS = {
     FLOAT8: ("promoted", "fast"),
 }
 """Dtypes of the operands, and the precisions of each."""
+ACTIVATIONS = ("silu", "gelu_tanh")
 
 
 def check_add(operation: str, a: Array, b: Array, *, ndim: int) -> tuple[int, ...]:
@@ -73,6 +74,31 @@ def check_rope(q: Array, k: Array, cos: Array, sin: Array, *, layout: str) -> tu
         raise ValueError(f"rope: layout must be 'halves' or 'pairs'; got {layout!r}")
     _check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
     return B, S, H, k.shape[2], D
+
+
+def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, activation: str) -> tuple[int, int]:
+    """Checks two matrices of one shape, the gradient of their product if there is one, and the activation.
+
+    Returns M and N.
+    """
+    M, N = shape = _check_dims(operation, "a", a, ("M", "N"))
+    arrays = {"a": a, "b": b} | ({} if dy is None else {"dy": dy})
+    for name, other in arrays.items():
+        _check_shape(operation, ("a", shape, ("M", "N")), name, other, shape)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"{operation}: activation must be {' or '.join(map(repr, ACTIVATIONS))}; got {activation!r}")
+    _check_arrays(operation, arrays)
+    return M, N
+
+
+def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> tuple[int, ...]:
+    """Checks the matrix and the residual (M, N) of a normalization of their sum, and its weight (N,)."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    of_x = ("x", shape, ("M", "N"))
+    _check_shape(operation, of_x, "residual", residual, shape)
+    _check_shape(operation, of_x, "weight", weight, shape[1:])
+    _check_arrays(operation, {"x": x, "residual": residual, "weight": weight})
+    return shape
 
 
 def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
