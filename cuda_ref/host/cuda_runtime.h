@@ -16,6 +16,7 @@
 #pragma once
 
 #include <math.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -76,6 +76,8 @@ class Operation(ABC):
 
     weaknesses: tuple[str, ...] = ()
     """Reasons why an ok of this operation says little, if it is a user's."""
+    over_ranks: ClassVar[bool] = False
+    """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 
