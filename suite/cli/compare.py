@@ -25,6 +25,7 @@ from suite.cli.options import (
     ForceOption,
     FormatOption,
     GpuModeOption,
+    GpusOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -56,6 +57,7 @@ from suite.cli.options import (
     check_noise,
     check_seed,
     check_timeout,
+    ranks,
     split,
 )
 from suite.cli.options import device as resolve
@@ -94,6 +96,7 @@ def compare(
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
+    gpus: GpusOption = None,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
     transfers: TransfersOption = False,
@@ -131,7 +134,7 @@ def compare(
     shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
     where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
     shapes = sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
+    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump))
@@ -162,6 +165,7 @@ def _selection(
     inputs: list[str] | None,
     sweep: bool,
     files: list[Path] | None,
+    gpus: str | None,
 ) -> Selection:
     """The selection that the command line asks for."""
     return Selection(
@@ -174,6 +178,7 @@ def _selection(
         inputs=split(inputs),
         sweep=sweep,
         files=tuple(files or ()),
+        ranks=ranks(gpus),
         **shapes,
     )
 

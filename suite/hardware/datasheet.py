@@ -21,6 +21,8 @@ class Peaks:
     tflops: dict[str, float]
     """Rates by arithmetic: fp32 without tensor cores; tf32, fp16, bf16 and fp8 with them, accumulating in float32."""
     source: str
+    link_gb_per_s: float | None = None
+    """NVLink's rate in each direction; None if there is no link or no figure."""
 
     def rate(self, dtype: str, precision: str | None = None) -> float | None:
         """Peak flops/s of matrix products of `dtype` in `precision`; None if there is no figure for that arithmetic."""
@@ -65,8 +67,8 @@ _HOPPER_SXM = {"fp32": 67.0, "tf32": 494.5, "fp16": 989.0, "bf16": 989.0, "fp8":
 _AMPERE = {"fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
 
 PEAKS = (
-    Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200),
-    Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100),
+    Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200, 450.0),
+    Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100, 450.0),
     Peaks(
         "H100 PCIe",
         r"NVIDIA H100 PCIe",
@@ -106,3 +108,11 @@ PEAKS = (
 def peaks(name: str) -> Peaks | None:
     """The datasheet peaks of the device that NVML calls `name`, or None."""
     return next((entry for entry in PEAKS if re.fullmatch(entry.pattern, name.strip())), None)
+
+
+def link_limit(name: str, bytes: int) -> tuple[float, str] | None:
+    """The shortest time in us for `bytes` to another GPU like `name`, and what limits it; None if that is unknown."""
+    found = peaks(name)
+    if found is None or found.link_gb_per_s is None:
+        return None
+    return bytes / found.link_gb_per_s / 1e3, "NVLink (datasheet)"

@@ -15,8 +15,8 @@ class Case:
     """One problem: an operation, a size, a dtype, a precision, options, a family of inputs.
 
     dims: dimensions by name, in the operation's order. options: (name, value) of the options that differ from the plain
-    value, in the operation's order. source: the file that defines the operation, if it is a user's. ranks: the number of
-    processes that compute it together. `Operation.case` makes cases; it fills in omitted values.
+    value, in the operation's order. source: the file that defines the operation, if it is a user's. ranks: how many
+    processes compute it together. `Operation.case` makes cases; it fills in omitted values.
     """
 
     operation: str

@@ -16,6 +16,8 @@ ADDED_COLUMNS = (
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
     "judged",
+    "ranks",
+    "bus_gb_per_s",
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -47,6 +47,7 @@ from suite.worker.replies import checked_reply, declined_note, probe_reply, timi
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
+    from suite.checking.repeats import Duration
     from suite.checking.timed_inputs import TimedInputs
     from suite.external.fork_server import ExternalForkServer
     from suite.timing import Timing
@@ -149,7 +150,7 @@ class Session:
                 implementation.adapter,
                 problem,
                 claims_determinism=implementation.deterministic,
-                repeats=CHECKED,
+                repeats=self.repeats(CHECKED),
                 on_phase=lambda phase: self._report(name, phase),
             )
         except NotImplementedError as error:
@@ -179,7 +180,7 @@ class Session:
                 lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
-                Duration(TELLING_S / max(len(problems), 1)),
+                self.repeats(Duration(TELLING_S / max(len(problems), 1))),
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
         return probe_reply(result)
@@ -194,7 +195,8 @@ class Session:
             self._telling.clear()
         if (*key, first) not in self._telling:
             cases = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
-            self._telling[*key, first] = Problems(cases, seed, self.torch_device)
+            cases = {name: replace(each, ranks=case.ranks) for name, each in cases.items()}
+            self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
         return self._telling[*key, first]
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
@@ -229,7 +231,7 @@ class Session:
         result = self.external.probe(reference, problems, repeats, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
             cases = ops.operation(request.case).large_cases(request.case.dtype, request.case.precision)
-            large = Problems(cases, request.seed, self.torch_device)
+            large = Problems(cases, lambda case: self.make_problem(case, request.seed))
             result = result.then(self.external.probe(reference, large, Duration(), request.timeout_s))
         reply = probe_reply(result)
         return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
@@ -360,13 +362,21 @@ class Session:
 
     def hold(self, case: Case, seed: int) -> Problem:
         """The problem of a case. Its inputs are made anew unless the previous request had the same case and seed."""
-        from suite.checking.problem import Problem
-
         if self.problem is None or self._key != (case, seed):
             self._release()
-            self.problem = Problem(case, seed, self.torch_device)
+            self.problem = self.make_problem(case, seed)
             self._key = (case, seed)
         return self.problem
+
+    def make_problem(self, case: Case, seed: int) -> Problem:
+        """The problem of a case on this session's device."""
+        from suite.checking.problem import Problem
+
+        return Problem(case, seed, self.torch_device)
+
+    def repeats(self, duration: Duration) -> Duration:
+        """The time for which a checked call is repeated here."""
+        return duration
 
     def _release(self) -> None:
         import torch

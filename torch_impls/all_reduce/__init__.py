@@ -12,7 +12,7 @@ from torch_impls._runtime.contract import check_all_reduce
 VENDOR = "NCCL"
 
 
-def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
+def all_reduce(x: Float[Tensor, N], *, group: dist.ProcessGroup) -> Float[Tensor, N]:
     """The sum of x over the ranks of `group`, on every rank. x is (N,), any stride, and stays as it is.
 
     float32, float16 or bfloat16; partial sums are rounded to that type. Raises ValueError for other shapes and dtypes.

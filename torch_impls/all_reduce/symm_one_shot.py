@@ -13,7 +13,7 @@ VENDOR = "PyTorch symmetric memory"
 REQUIRES = "cuda"
 
 
-def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
+def all_reduce(x: Float[Tensor, N], *, group: dist.ProcessGroup) -> Float[Tensor, N]:
     """The sum of x over the ranks of `group`, on every rank. x is (N,), any stride, and stays as it is.
 
     float32 or bfloat16, a multiple of 16 bytes; other cases raise NotImplementedError.

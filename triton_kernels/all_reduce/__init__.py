@@ -65,7 +65,7 @@ def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tens
     memory = parts.memory
     with device_of(x):
         launch(
-            one_shot_kernel, (BLOCKS,), aligned(x), out, memory.addresses, N, memory.rank, parts.per_program, parts.half,
-            RANKS=memory.ranks, BLOCK=BLOCK, num_warps=16,
+            one_shot_kernel, (BLOCKS,), aligned(x), out, memory.addresses, N, memory.rank,
+            parts.per_program, parts.half, RANKS=memory.ranks, BLOCK=BLOCK, num_warps=16,
         )  # fmt: skip
     return finished_output(out, x.dtype)

@@ -76,7 +76,7 @@ def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tens
     memory = parts.memory
     with device_of(x):
         launch(
-            two_shot_kernel, (BLOCKS,), aligned(x), out, memory.addresses, N, memory.rank, parts.per_program, parts.half,
-            parts.bytes, RANKS=memory.ranks, BLOCK=BLOCK, num_warps=16,
+            two_shot_kernel, (BLOCKS,), aligned(x), out, memory.addresses, N, memory.rank,
+            parts.per_program, parts.half, parts.bytes, RANKS=memory.ranks, BLOCK=BLOCK, num_warps=16,
         )  # fmt: skip
     return finished_output(out, x.dtype)

@@ -44,6 +44,7 @@ SHOWN = (
     Column("ncu_issue", "issue slots", 2),
     Column("gb_per_s", "GB/s", 4),
     Column("tflops", "TFLOP/s", 4),
+    Column("bus_gb_per_s", "bus GB/s", 4),
     Column("latency_us", "latency us", 4),
     Column("dispatch_us", "dispatch us", 3),
     Column("graph_us", "graph us", 3),
