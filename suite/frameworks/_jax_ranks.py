@@ -33,6 +33,8 @@ def mapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of this rank's arrays that runs `function(*arrays, group=AXIS)` on all ranks, jitted."""
     import jax
 
+    mesh()  # before JAX is used for anything else
+
     @cache
     def program(names: tuple[tuple[str, Any], ...]) -> Any:
         spec = jax.sharding.PartitionSpec(AXIS)
