@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
+    """One operation. `rank`, `options` and `over_ranks` are literals: `suite.ops` reads them and imports no file."""
 
     rank: ClassVar[int]
     """Position among the operations; a course takes them in ascending order."""

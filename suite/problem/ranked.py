@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -23,9 +23,7 @@ Shard = tuple["torch.Tensor", ...]
 
 
 class RankedOperation(Operation):
-    """An operation over `Case.ranks` processes. Its functions take the keyword argument `group`."""
-
-    over_ranks: ClassVar[bool] = True
+    """An operation over `Case.ranks` processes, with `over_ranks = True`. Its functions take the keyword `group`."""
 
     @abstractmethod
     def truth_of_rank(self, shards: Sequence[Shard], rank: int, case: Case) -> Iterator[Truth]:

@@ -49,8 +49,8 @@ def launch(device: Device, channels: list[int], stacks: list[int]) -> int:
     try:
         elastic_launch(config, rank_main.run)(device, channels, stacks)
     except ChildFailedError as error:
-        codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        print(f"\n{FAILURES}{json.dumps(codes)}", flush=True)
+        ends = {rank: (failure.exitcode, str(failure.message)) for rank, failure in error.failures.items()}
+        print(f"\n{FAILURES}{json.dumps(ends)}", flush=True)
         return 1
     return 0
 
@@ -65,8 +65,9 @@ def main() -> None:
     arguments = parser.parse_args()
     set_up(arguments.stacks, arguments.lifeline)
     os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(SHUTDOWN_S)
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a process that has asked CUDA itself cannot fork users of it
     device = from_json(Device, json.loads(arguments.device), "--device")
-    preload(device, _import_others)
+    preload(device, _import_others, times=False)
     sys.exit(launch(device, arguments.channels, arguments.rank_stacks))
 
 

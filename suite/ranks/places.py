@@ -13,6 +13,8 @@ from suite.hardware.threads import THREAD_VARIABLES
 DEFAULT_RANKS, MAX_RANKS = 2, 16
 WITHOUT_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 """NVLink multicast stays off: a fault there can take the host's switches down for all of its GPUs."""
+ON_ONE_HOST = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+"""All ranks are on this host, whose name need not have an address."""
 NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 
 
@@ -26,7 +28,7 @@ def device_of_ranks(device: Device, ranks: int) -> Device:
 def environment(device: Device, ranks: int) -> dict[str, str]:
     """The environment of the processes: ranks on a CPU share its cores."""
     threads = {name: str(max(1, cores() // ranks)) for name in THREAD_VARIABLES} if device.type == "cpu" else {}
-    return {**os.environ, **WITHOUT_MULTICAST, **threads}
+    return {**os.environ, **ON_ONE_HOST, **WITHOUT_MULTICAST, **threads}
 
 
 def network(device: Device) -> str:

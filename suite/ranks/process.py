@@ -18,6 +18,7 @@ from functools import partial
 from suite import hardware
 from suite.core.package import qualified
 from suite.core.phases import Phase, Started
+from suite.core.text import one_line
 from suite.hardware.device import Device
 from suite.implementations.failure import place_in_stack
 from suite.processes import limits, tree
@@ -51,6 +52,7 @@ from suite.worker.protocol import (
 
 FAILURES = "failures of ranks: "
 """Begins the line in which the launcher reports the exit status of the ranks that failed."""
+MESSAGE_LENGTH = 300
 GRACE_S = 4.0
 """Time for the other ranks to answer after one has failed: they may wait for it in vain."""
 WAITING = re.compile(r"/torch/distributed/|in (synchronize|wait|barrier|block_until_ready)$")
@@ -182,13 +184,19 @@ class RanksProcess(Child):
 
     # Faults
 
+    def tick(self) -> None:
+        """Find a rank that has ended: the others may answer with an error of the connection to it."""
+        super().tick()
+        if any(each.pid and each.reply is None and tree.state(each.pid) in ("", "Z") for each in self.ranks):
+            raise self.death_error()
+
     def death_error(self) -> WorkerDiedError:
         """An error with the rank that ended first, how it ended, and its line."""
         error = super().death_error()
         found = re.search(rf"^{FAILURES}(.*)$", self.output.decode(errors="replace"), re.MULTILINE)
-        for rank, code in (json.loads(found[1]) if found else {}).items():
+        for rank, (code, message) in (json.loads(found[1]) if found else {}).items():
             channel = self.ranks[int(rank)]
-            how = f"ended with exit status {code}"
+            how = f"ended with exit status {code} ({one_line(message)[:MESSAGE_LENGTH]})"
             if code < 0:
                 how = f"was killed by {signal_name(-code)}{place_in_stack(channel.stack(0))}"
             return WorkerDiedError(

@@ -6,9 +6,10 @@ import faulthandler
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from suite.core.phases import Started
 from suite.hardware.device import Device
 from suite.ranks.group import host_group
 from suite.ranks.session import RankSession
@@ -33,12 +34,12 @@ def run(device: Device, channels: Sequence[int], stacks: Sequence[int]) -> None:
         requests, events = connection.makefile("rb"), connection.makefile("wb")
         events.write(b"%d\n" % os.getpid())
         events.flush()
-        _join(own)
-        serve(own, requests, events, lambda send: RankSession(own, send))
+        serve(own, requests, events, lambda send: _joined(own, send))
     os._exit(0)
 
 
-def _join(device: Device) -> None:
+def _joined(device: Device, send: Callable[[Started], None]) -> RankSession:
+    """The session of this rank, once all ranks have joined the process group. An error here becomes a reply."""
     import torch
     import torch.distributed as dist
 
@@ -46,3 +47,4 @@ def _join(device: Device) -> None:
         torch.cuda.set_device(device.index)
     dist.init_process_group(BACKENDS[device.type])
     host_group()
+    return RankSession(device, send)

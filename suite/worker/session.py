@@ -194,8 +194,8 @@ class Session:
         if any(each[:4] != key for each in self._telling):
             self._telling.clear()
         if (*key, first) not in self._telling:
-            cases = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
-            cases = {name: replace(each, ranks=case.ranks) for name, each in cases.items()}
+            found = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
+            cases = {name: replace(each, ranks=case.ranks) for name, each in found.items()}
             self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
         return self._telling[*key, first]
 
@@ -303,9 +303,8 @@ class Session:
         found = time_file(self.external, request, problem, target(self.torch_device), partial(self._vendor_us, request))
         if isinstance(found, NotTimed):
             name = request.implementation.name
-            return TimingFailed(
-                found.status, found.reason, name, {name: found.reason} if found.status == "wrong" else {}
-            )
+            wrong = {name: found.reason} if found.status == "wrong" else {}
+            return TimingFailed(found.status, found.reason, name, wrong)
         columns = timing_columns(found.timing, found.peak_bytes, self.device.type, found.judged)
         if found.disturbance:
             remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
@@ -314,10 +313,8 @@ class Session:
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
-        here = TimeRequest(
-            request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise, request.least
-        )
-        timing = self._time_local(here)[0][request.vendor]
+        how = (request.seed, request.cache, False, request.max_noise, request.least)
+        timing = self._time_local(TimeRequest(request.case, (request.vendor,), *how))[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
     def _with_transfers(
@@ -329,9 +326,8 @@ class Session:
         if request.transfers:
             self._report(None, Phase.PREPARING)
             problem = self.hold(request.case, request.seed)
-            copies: dict[str, Any] = timing.transfers(
-                problem.draws[0], problem.output_shape, problem.output_dtype, self.torch_device
-            )
+            form = problem.output_shape, problem.output_dtype
+            copies: dict[str, Any] = timing.transfers(problem.draws[0], *form, self.torch_device)
             columns = {name: replace(each, **copies) for name, each in columns.items()}
         return TimeReply(columns)
 
