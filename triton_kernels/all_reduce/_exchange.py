@@ -13,7 +13,7 @@ from triton_kernels._runtime.symmetric import HEADER, MAX_BLOCKS, MAX_RANKS, Wor
 
 BLOCKS = 2 if INTERPRET else MAX_BLOCKS
 """Programs of every call: a program meets the same one of the other ranks, so all calls have as many."""
-BLOCK = 2**15 if INTERPRET else 4096  # elements that a program moves at a time
+BLOCK = 2**15 if INTERPRET else 8192  # elements that a program moves at a time
 FLAGS = tl.constexpr(MAX_RANKS)
 WORDS = tl.constexpr(MAX_BLOCKS * MAX_RANKS)
 DATA = tl.constexpr(HEADER)
@@ -22,14 +22,14 @@ DATA = tl.constexpr(HEADER)
 @triton.jit
 def memory_of(addresses_ptr, rank):
     """The memory of a rank, as int32."""
-    return tl.multiple_of(tl.load(addresses_ptr + rank), 16).to(tl.pointer_type(tl.int32))
+    return tl.load(addresses_ptr + rank).to(tl.pointer_type(tl.int32))
 
 
 @triton.jit
 def data_of(addresses_ptr, rank, start, dtype: tl.constexpr):
     """The data of a rank, `start` bytes after its header, as elements of `dtype`."""
     address = tl.load(addresses_ptr + rank) + DATA + start
-    return tl.multiple_of(address, 16).to(tl.pointer_type(dtype))
+    return tl.multiple_of(address.to(tl.pointer_type(dtype)), 16)
 
 
 @triton.jit
