@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from suite.checking.problem import Problem
 from suite.checking.repeats import Duration
 from suite.core.phases import Phase, Started
 from suite.external.implementation import ExternalImplementation
@@ -66,6 +67,10 @@ class RankSession(Session):
 
     def make_problem(self, case: Case, seed: int) -> RankProblem:
         return RankProblem(case, seed, self.torch_device, self.rank)
+
+    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
+        """All telling cases, for the implementations of the tree too: no parity test holds these to the families."""
+        return super()._telling_problems(case, seed, first=False)
 
     def repeats(self, duration: Duration) -> Duration:
         """Ends on all ranks after the same call."""

@@ -243,10 +243,8 @@ class Session:
         if wrong:
             name = next(iter(wrong))
             return TimingFailed("wrong", wrong[name], name, wrong)
-        columns = {
-            name: timing_columns(timings[name], peak_bytes[name], self.device.type, inputs.judged[name])
-            for name in timings
-        }
+        where, judged = self.device.type, inputs.judged
+        columns = {name: timing_columns(timings[name], peak_bytes[name], where, judged[name]) for name in timings}
         return self._with_transfers(columns, request)
 
     def _time_local(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], TimedInputs]:
@@ -279,16 +277,15 @@ class Session:
 
         adapters = {name: bound.implementation.adapter for name, bound in bound_calls.items()}
         inputs = TimedInputs(problem, LocalResults(problem, adapters), rebind)
+        how: dict[str, Any] = {"cache": request.cache, "max_noise": request.max_noise, "least": request.least}
         timings = timing.measure(
             calls,
             device=self.torch_device,
-            cache=request.cache,
             budget_s=BUDGETS_S[self.device.type],
-            max_noise=request.max_noise,
-            least=request.least,
             energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
+            **how,
         )
         if not inputs.rounds:
             self._round_without_times(bound_calls, inputs)
@@ -365,7 +362,6 @@ class Session:
         return self.problem
 
     def make_problem(self, case: Case, seed: int) -> Problem:
-        """The problem of a case on this session's device."""
         from suite.checking.problem import Problem
 
         return Problem(case, seed, self.torch_device)
