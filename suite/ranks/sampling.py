@@ -223,7 +223,7 @@ class Rounds:
     def _add(self, samples: Sequence[Sample]) -> None:
         """Add samples to the records: of each the longest time over the ranks."""
         gates = {call.name: self._gates[call.bound.implementation.adapter.name][1] for call in self.calls}
-        mine = [(each.name, _busy_us(each, gates[each.name])) for each in samples]
+        mine = [(each.name, busy_us(each, gates[each.name])) for each in samples]
         for name, *times in zip((name for name, _ in mine), *group.of_all([us for _, us in mine]), strict=True):
             self.records[name].device_us.append(max(times))
         for each in samples:
@@ -270,7 +270,7 @@ def _after(activities: Sequence[Activity], gate: int) -> list[Activity]:
     return sorted(activities, key=lambda each: each.start)[gate:]
 
 
-def _busy_us(sample: Sample, gate: int) -> float:
+def busy_us(sample: Sample, gate: int) -> float:
     """The device's time of a sample without the gate."""
     if sample.activities is None:
         return sample.us
