@@ -14,7 +14,8 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 ORDER = (
-    "cli", "testing", "api", "new_op", "exercises", "doctor", "nightly", "runner", "profiling", "worker", "external",
+    "cli", "testing", "api", "new_op", "exercises", "doctor", "nightly", "runner", "profiling", "ranks", "worker",
+    "external",
     "processes", "history", "report", "diff", "results", "timing", "checking", "implementations", "frameworks",
     "variants", "models", "ops", "custom", "problem", "hardware", "numerics", "core",
 )  # fmt: skip

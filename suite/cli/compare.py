@@ -26,6 +26,7 @@ from suite.cli.options import (
     ForceOption,
     FormatOption,
     GpuModeOption,
+    GpusOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -58,6 +59,7 @@ from suite.cli.options import (
     check_noise,
     check_seed,
     check_timeout,
+    ranks,
     split,
 )
 from suite.cli.options import device as resolve
@@ -97,6 +99,7 @@ def compare(
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
+    gpus: GpusOption = None,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
     sustained: SustainedOption = Sustain.LARGEST,
@@ -136,7 +139,7 @@ def compare(
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
     where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
     shapes = sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
+    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = replace(
         options, sustained=sustained, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat
@@ -169,6 +172,7 @@ def _selection(
     inputs: list[str] | None,
     sweep: bool,
     files: list[Path] | None,
+    gpus: str | None,
 ) -> Selection:
     """The selection that the command line asks for."""
     return Selection(
@@ -181,6 +185,7 @@ def _selection(
         inputs=split(inputs),
         sweep=sweep,
         files=tuple(files or ()),
+        ranks=ranks(gpus),
         **shapes,
     )
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
+    """One operation. `rank`, `options` and `over_ranks` are literals: `suite.ops` reads them and imports no file."""
 
     rank: ClassVar[int]
     """Position among the operations; a course takes them in ascending order."""
@@ -77,6 +77,8 @@ class Operation(ABC):
 
     weaknesses: tuple[str, ...] = ()
     """Reasons why an ok of this operation says little, if it is a user's."""
+    over_ranks: ClassVar[bool] = False
+    """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 

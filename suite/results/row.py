@@ -199,6 +199,10 @@ class Row:
         "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
         "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
     )
+    ranks: int | None = _column("processes that computed it together, each on a GPU of its own; empty for one")
+    bus_gb_per_s: float | None = _column(
+        "the bytes that each rank must send / device_us, in 10^9 bytes per second; empty for one process"
+    )
     of_limit_at_clock: float | None = _column("of_limit with the peak of arithmetic at clock_sm_mhz")
     sustained_us: float | None = _column(
         "median time of one call back to back for at least 2 s, on inputs that rotate over more than twice the cache"

@@ -42,6 +42,13 @@ def check_elementwise(operation: str, x: Array) -> None:
     _check_arrays(operation, {"x": x})
 
 
+def check_all_reduce(operation: str, x: Array) -> int:
+    """Checks the vector that each rank adds. Returns its length."""
+    (N,) = _check_dims(operation, "x", x, ("N",))
+    _check_arrays(operation, {"x": x})
+    return N
+
+
 def check_rows(operation: str, x: Array) -> tuple[int, ...]:
     """Checks the matrix of an operation on rows. Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))

@@ -67,6 +67,7 @@ SHOWN = (
     Column("count_masked", "masked", 2),
     Column("gb_per_s", "GB/s", 4),
     Column("tflops", "TFLOP/s", 4),
+    Column("bus_gb_per_s", "bus GB/s", 4),
     Column("latency_us", "latency us", 4),
     Column("dispatch_us", "dispatch us", 3),
     Column("graph_us", "graph us", 3),
