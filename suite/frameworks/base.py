@@ -171,6 +171,10 @@ class Adapter(ABC):
         """A function that queues a wait for the devices of all ranks, in front of the work of later calls."""
         raise NotImplementedError(f"{self.name} has no operations over several processes")
 
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """The function in the mode of the framework that operands like these need."""
+        return function
+
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
