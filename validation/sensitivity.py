@@ -195,13 +195,13 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
     parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="default: all")
     parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
     parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="2/4: the second quarter of the cases")
     options = parser.parse_args(arguments)
-    operations, dtypes = options.op or ops.names(), options.dtype or list(DTYPES)
+    operations, dtypes = options.op or ops.alone(), options.dtype or list(DTYPES)
     if not options.honest:
         print(pipe_table(HEADS, list(sensitivity_rows(operations, dtypes)), right=set(HEADS[2:6])))
         return 0

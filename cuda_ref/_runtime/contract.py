@@ -27,6 +27,7 @@ PRECISIONS = {
     FLOAT64: ("ieee",),
 }
 """Dtypes of the operands, and the precisions of each. Only some functions take float8 and float64."""
+ACTIVATIONS = ("silu", "gelu_tanh")
 
 
 def working(x: Array) -> str:
@@ -48,6 +49,13 @@ def check_elementwise(operation: str, x: Array, *, float64: bool = False) -> Non
     _check_arrays(operation, {"x": x}, float64=float64)
 
 
+def check_all_reduce(operation: str, x: Array) -> int:
+    """Checks the vector that each rank adds. Returns its length."""
+    (N,) = _check_dims(operation, "x", x, ("N",))
+    _check_arrays(operation, {"x": x})
+    return N
+
+
 def check_rows(operation: str, x: Array, *, float64: bool = False) -> tuple[int, ...]:
     """Checks the matrix of an operation on rows. Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
@@ -61,6 +69,49 @@ def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Ar
     for name, vector in vectors.items():
         _check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
     _check_arrays(operation, {"x": x, **vectors}, float64=float64)
+    return shape
+
+
+def check_rope(q: Array, k: Array, cos: Array, sin: Array, *, layout: str) -> tuple[int, int, int, int, int]:
+    """Checks queries (B, S, H, D) and keys (B, S, H_kv, D), D even, cos and sin (S, D/2), and the layout of pairs.
+
+    Returns B, S, H, H_kv and D.
+    """
+    B, S, H, D = shape = _check_dims("rope", "q", q, ("B", "S", "H", "D"))
+    of_q = ("q", shape, ("B", "S", "H", "D"))
+    _check_shape("rope", of_q, "k", k, (B, S, "H_kv", D))
+    if D % 2:
+        raise ValueError(f"rope: D must be even; got q (B, S, H, D)={tuple(shape)}")
+    _check_shape("rope", of_q, "cos", cos, (S, D // 2))
+    _check_shape("rope", of_q, "sin", sin, (S, D // 2))
+    if layout not in ("halves", "pairs"):
+        raise ValueError(f"rope: layout must be 'halves' or 'pairs'; got {layout!r}")
+    _check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
+    return B, S, H, k.shape[2], D
+
+
+def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, activation: str) -> tuple[int, int]:
+    """Checks two matrices of one shape, the gradient of their product if there is one, and the activation.
+
+    Returns M and N.
+    """
+    M, N = shape = _check_dims(operation, "a", a, ("M", "N"))
+    arrays = {"a": a, "b": b} | ({} if dy is None else {"dy": dy})
+    for name, other in arrays.items():
+        _check_shape(operation, ("a", shape, ("M", "N")), name, other, shape)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"{operation}: activation must be {' or '.join(map(repr, ACTIVATIONS))}; got {activation!r}")
+    _check_arrays(operation, arrays)
+    return M, N
+
+
+def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> tuple[int, ...]:
+    """Checks the matrix and the residual (M, N) of a normalization of their sum, and its weight (N,)."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    of_x = ("x", shape, ("M", "N"))
+    _check_shape(operation, of_x, "residual", residual, shape)
+    _check_shape(operation, of_x, "weight", weight, shape[1:])
+    _check_arrays(operation, {"x": x, "residual": residual, "weight": weight})
     return shape
 
 
@@ -196,6 +247,50 @@ def check_conv2d(
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
+def check_max_pool2d(x: Array, *, window: tuple[int, int], stride: int, padding: int) -> tuple[int, int]:
+    """Checks images (N, H, W, C), and a window (R, S) that holds at least one pixel wherever it lies.
+
+    Returns rows and columns of the output.
+    """
+    return _check_pooling("max_pool2d", x, {"x": x}, window, stride, padding)
+
+
+def check_max_pool2d_grad(
+    x: Array, dy: Array, *, window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks images (N, H, W, C), a window as `check_max_pool2d` does, and the gradient of its output (N, P, Q, C).
+
+    Returns P and Q.
+    """
+    operation = "max_pool2d_grad"
+    P, Q = _check_pooling(operation, x, {"x": x, "dy": dy}, window, stride, padding)
+    N, _, _, C = x.shape
+    _check_shape(operation, ("the output", (N, P, Q, C), ("N", "P", "Q", "C")), "dy", dy, (N, P, Q, C))
+    return P, Q
+
+
+def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int) -> tuple[int, ...]:
+    """Checks parameters and their gradient, of any shape and one dtype, and their moments in float32; step from 1.
+
+    Returns their shape.
+    """
+    operation = "adam_step"
+    shape: tuple[int, ...] = param.shape
+    for name, array in (("grad", grad), ("m", m), ("v", v)):
+        if array.shape != shape:
+            raise ValueError(f"{operation}: param is {_text(shape)}, so {name} must be too; got {_text(array.shape)}")
+    for name, array in (("m", m), ("v", v)):
+        if _name(array.dtype) != "float32":
+            raise ValueError(f"{operation}: {name} must be float32; got {_name(array.dtype)}")
+    if step < 1:
+        raise ValueError(f"{operation}: step must be at least 1; got {step}")
+    _check_arrays(operation, {"param": param, "grad": grad})
+    _check_arrays(operation, {"m": m, "v": v})
+    if HAS_DEVICES and m.device != param.device:
+        raise ValueError(f"{operation}: param is on {param.device}, so m must be on {param.device}; got {m.device}")
+    return shape
+
+
 def check_lstm(
     x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array, *, float64: bool = False
 ) -> tuple[int, int, int, int]:
@@ -216,6 +311,23 @@ def check_lstm(
     arrays = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
     _check_arrays("lstm", arrays, float64=float64)
     return T, B, I, H
+
+
+def _check_pooling(
+    operation: str, x: Array, arrays: dict[str, Array], window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks the images and the window of a pooling, and all its arrays. Returns rows and columns of the output."""
+    _, H, W, _ = shape = _check_dims(operation, "x", x, ("N", "H", "W", "C"))
+    R, S = window
+    if stride < 1 or not 0 <= padding <= min(R, S) // 2:
+        limit = "stride must be at least 1 and padding from 0 to half of the window"
+        raise ValueError(f"{operation}: {limit}; got stride={stride}, padding={padding}, window={(R, S)}")
+    for name, taps, size in (("R", R, H), ("S", S, W)):
+        if size < 1 or not 1 <= taps <= size + 2 * padding:
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x, and x must have pixels"
+            raise ValueError(f"{operation}: {limit}; got x {tuple(shape)}, window (R, S)={(R, S)}")
+    _check_arrays(operation, arrays)
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
 def _check_heads(operation: str, q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int, int]:

@@ -172,7 +172,7 @@ class CustomOperation(Operation):
         return free is None or self.memory_bytes(case) <= free
 
     def memory_bytes(self, case: Case) -> int:
-        return 3 * self.facts(case).operand_bytes + 4 * self.output_bytes(case) + self.workspace_bytes(case)
+        return 3 * self.facts(case).operand_bytes + 4 * self.joined_bytes(case) + self.workspace_bytes(case)
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         inputs = self.program.draw(case, seed, device)

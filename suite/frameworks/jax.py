@@ -169,6 +169,18 @@ class Jax(Adapter):
         lowered = jitted.lower(*inputs, **(arguments if jitted is function else {}))
         return {"program.hlo": lowered.compile().as_text()}
 
+    def over_ranks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` inside shard_map, with the name of the mesh axis of all ranks."""
+        from suite.frameworks import _jax_ranks
+
+        return _jax_ranks.mapped(function)
+
+    def gate(self, device: torch.device) -> Callable[[], object]:
+        """The wait is a program that adds one number of each rank: XLA runs the programs of a device in order."""
+        from suite.frameworks import _jax_ranks
+
+        return _jax_ranks.gate()
+
     def wait(self, result: Any) -> None:
         import jax
 

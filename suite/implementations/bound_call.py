@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from suite.implementations.implementation import Implementation
@@ -24,6 +25,11 @@ class BoundCall:
     def issue(self) -> Any:
         """Start the call; the result may not be ready."""
         return self.function(*self.inputs, **self.arguments)
+
+    def in_turn(self, sets: Sequence[Sequence[torch.Tensor]]) -> Callable[[], Any]:
+        """A function like `issue`, whose calls take the next of `sets` of buffers, again and again."""
+        inputs = cycle([tuple(map(self.implementation.adapter.to_native, each)) for each in sets])
+        return lambda: self.function(*next(inputs), **self.arguments)
 
     def run(self) -> None:
         """Call, and wait for the result."""

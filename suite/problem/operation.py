@@ -21,6 +21,7 @@ from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
+from suite.problem.outputs import judged_dtype, judged_shape
 from suite.problem.shape import Shape
 from suite.problem.source import Source
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
+    """One operation. `rank`, `options` and `over_ranks` are literals: `suite.ops` reads them and imports no file."""
 
     rank: ClassVar[int]
     """Position among the operations; a course takes them in ascending order."""
@@ -76,6 +77,8 @@ class Operation(ABC):
 
     weaknesses: tuple[str, ...] = ()
     """Reasons why an ok of this operation says little, if it is a user's."""
+    over_ranks: ClassVar[bool] = False
+    """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 
@@ -107,6 +110,10 @@ class Operation(ABC):
     def output_shape(self, case: Case) -> Shape:
         """Return the shape of the result; for several results, that of the vector that joins them
         (`outputs.flat_shape`)."""
+
+    def operand_dtypes(self, case: Case) -> tuple[str, ...]:
+        """Return the dtypes of the inputs, in the order of the signature. In most operations all have the case's."""
+        return (case.dtype,) * len(self.operands(case))
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
         """Return the shapes of the results, in the order in which a call returns them. Most operations have one."""
@@ -373,11 +380,20 @@ class Operation(ABC):
 
     def bytes(self, case: Case) -> int:
         """Return the least memory traffic: every element of every input read once, the output written once."""
+        return self._input_bytes(case) + self.output_bytes(case)
+
+    def _input_bytes(self, case: Case) -> int:
         stored = self.family(case.inputs).stored
-        inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
-        return inputs * case.element_bytes + self.output_bytes(case)
+        operands = zip(self.operands(case), self.operand_dtypes(case), strict=True)
+        return sum(stored(shape, i) * formats.element_bytes(dtype) for i, (shape, dtype) in enumerate(operands))
 
     def output_bytes(self, case: Case) -> int:
+        """Return the memory of the results, each in its own type."""
+        results = zip(self.output_shapes(case), self.output_dtypes(case), strict=True)
+        return sum(math.prod(judged_shape(*each)) * formats.element_bytes(judged_dtype(each[1])) for each in results)
+
+    def joined_bytes(self, case: Case) -> int:
+        """Return the memory of the one array that joins the results."""
         return math.prod(self.output_shape(case)) * formats.element_bytes(self.output_dtype(case))
 
     def memory_bytes(self, case: Case) -> int:
@@ -386,8 +402,8 @@ class Operation(ABC):
         It holds the inputs of two draws, the buffers that calls read, two results with a copy of each, two more if
         several results are joined to compare them, the workspace of the truth, and that of the statistics.
         """
-        output = self.output_bytes(case)
-        held = 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output
+        held = 3 * self._input_bytes(case) + 4 * self.output_bytes(case)
+        held += 2 * self.joined_bytes(case) if self.outputs else 0
         if case.dtype == formats.DOUBLE:
             from suite import exact
 
