@@ -159,11 +159,8 @@ def honest(
             if each.framework in LIBRARIES and each.peer is None and each.obstacle(Device("cpu")) is None
         ]
         cases = [case for case in op.plain_cases("cpu", op.dtypes_beyond) if case.dtype in dtypes]
-        cases += [
-            case
-            for dtype in supported(op, dtypes)
-            for case in op.telling_cases(dtype, op.precisions(dtype)[0]).values()
-        ]
+        for dtype in supported(op, dtypes):
+            cases += op.telling_cases(dtype, op.precisions(dtype)[0]).values()
         for case in list(dict.fromkeys(cases))[shard.number - 1 :: shard.count]:
             able = [each for each in lines if not is_limited(each, case)]
             for seed in seeds:
