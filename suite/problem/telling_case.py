@@ -4,7 +4,7 @@ An operation has those that it names itself, and a set that is built from its de
 
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
 2. each family of inputs with each value of its options, at the family's first shape;
-3. each operand repeated along each axis with a stride of 0; all operands along an axis that they share;
+3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
 5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
 6. each result with more than 2^16 elements.
@@ -160,18 +160,22 @@ def _repetitions(op: Declared) -> Iterator[TellingCase]:
 
 
 def _shared_axes(op: Declared) -> Iterator[dict[int, int]]:
-    """For each size that several operands have: the first axis of that size, by the operand's position."""
+    """For each size that several operands have and some result lacks: the first such axis, by the operand's position.
+
+    Results are sums along it.
+    """
     sizes = op.covered_sizes()
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
-    before = op.operands(op.case(op.usual_shape))
+    before = op.case(op.usual_shape)
     for name, size in usual.items():
-        after = op.operands(op.case(op.shape_of_sizes({**usual, name: 2 * size})))
+        after = op.case(op.shape_of_sizes({**usual, name: 2 * size}))
         axes = {
             operand: axis
-            for operand, shapes in enumerate(zip(before, after, strict=True))
+            for operand, shapes in enumerate(zip(op.operands(before), op.operands(after), strict=True))
             for axis in reversed([axis for axis, (one, other) in enumerate(zip(*shapes, strict=True)) if one != other])
         }
-        if len(axes) > 1:
+        results = zip(op.output_shapes(before), op.output_shapes(after), strict=True)
+        if len(axes) > 1 and any(one == other for one, other in results):
             yield axes
 
 

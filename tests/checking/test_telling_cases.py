@@ -107,9 +107,7 @@ def test_a_shortcut_for_two_repeated_operands_is_refused() -> None:
 
     cases = problems("matmul")
     result = probe(lambda case: product, TORCH, {name: cases[name] for name in cases if "repeated" in name})
-    assert result.reason.endswith(
-        "(in the telling case repeated1/repeated0: M=31,N=31,K=31,inputs=repeated1/repeated0)"
-    )
+    assert "(in the telling case repeated1/repeated0: M=31,N=31,K=31," in result.reason
     assert len(result.passed) == 4
 
 
