@@ -181,6 +181,18 @@ def grouped(operation: str, found: Sequence[Measured]) -> Iterator[list[str]]:
         yield [f"{group}: {len(own)}", *spans]
 
 
+def missed_by_group(found: Sequence[Measured]) -> Iterator[list[str]]:
+    """Yield the cells of each column and group that misses a target: its lengths, and the range of ratios."""
+    misses: dict[tuple[str, str, float], list[Measured]] = {}
+    for each in found:
+        for column, least in each.missed.items():
+            misses.setdefault((column, each.group, least), []).append(each)
+    for (column, group, least), cases_ in misses.items():
+        lengths = ", ".join(str(each.shape[3]) for each in cases_)
+        ratios = [each.ratios.get(column, 0.0) for each in cases_]
+        yield [column, f"{group}, S={lengths}", f"{min(ratios):.3f}-{max(ratios):.3f}", f"{least:.2f}"]
+
+
 def mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
@@ -225,13 +237,8 @@ def tables() -> str:
         asked, missed = sum(len(each.targets) for each in found), sum(len(each.missed) for each in found)
         said = "\n".join([f"- Targets met: {asked - missed} of {asked}.", *summary(operation)])
         parts.append(f"## {title}\n\n{said}\n\n{table}\n")
-        misses = [
-            [column, label(each.shape, each.causal), f"{each.ratios.get(column, 0.0):.3f}", f"{least:.2f}"]
-            for each in found
-            for column, least in each.missed.items()
-        ]
-        if misses:
-            parts.append(pipe_table(["missed by", "case", "ratio", "target"], misses, {"ratio", "target"}) + "\n")
+        if misses := list(missed_by_group(found)):
+            parts.append(pipe_table(["missed by", "cases", "ratio", "target"], misses, {"ratio", "target"}) + "\n")
     return "\n".join(parts)
 
 
