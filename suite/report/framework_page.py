@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 
 from suite import ops
 from suite.core.paths import ROOT
@@ -14,7 +15,7 @@ from suite.results.render import number, pipe_table, plain
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.row import Row, Status
 
-MADE_BY = "<!-- made by python -m suite report --frameworks -->"
+MADE_BY = "<!-- made by the command below -->"
 """The first line of the page. A file without it is not replaced."""
 GRADIENT = "_grad"
 """End of the names of operations that compute a gradient, forward and backward together."""
@@ -44,7 +45,7 @@ def framework_page(run: Run) -> str:
     small, large = _by_size(results, min), _by_size(results, max)
     path = run.path.resolve()
     shown = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
-    parts = [MADE_BY, "", HEAD.format(none=NONE), plain(headline(run)), ""]
+    parts = [MADE_BY, "", HEAD.format(none=NONE), *wrap(plain(headline(run)), 110), ""]
     parts += [f"Command: `python -m suite report {shown} --frameworks PATH`.", ""]
     for title, chosen, column in (
         ("Large calls: device us", large, "device_us"),
@@ -60,18 +61,26 @@ def framework_page(run: Run) -> str:
 
 
 def _by_size(results: Iterable[CaseResult], choose: Callable[..., CaseResult]) -> list[CaseResult]:
-    """One case of each operation: of those that most ways have a time for, in bfloat16 if there are such, the one with
-    the least or the most work.
+    """One case of each operation, the one with the least or the most work.
+
+    It is chosen from the run's own tables if they have the operation, in bfloat16 if there are such cases, and from the
+    cases for which most ways have a time.
     """
     found = []
     for name in ops.names():
         cases = [each for each in results if each.first.row.operation == name]
+        cases = [each for each in cases if not each.first.table] or cases
         cases = [each for each in cases if each.first.row.dtype == "bfloat16"] or cases
         most = max(map(_ways_timed, cases), default=0)
         cases = [each for each in cases if _ways_timed(each) == most]
         if cases:
-            found.append(choose(cases, key=lambda case: (case.first.row.flops or 0, case.first.row.bytes or 0)))
+            found.append(choose(cases, key=_work))
     return found
+
+
+def _work(result: CaseResult) -> tuple[float, float]:
+    """The flops and bytes that the case needs, as its timed rows have them."""
+    return max(entry.flops for entry in result.entries), max(entry.bytes for entry in result.entries)
 
 
 def _ways_timed(result: CaseResult) -> int:
