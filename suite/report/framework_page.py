@@ -79,8 +79,9 @@ def _by_size(results: Iterable[CaseResult], choose: Callable[..., CaseResult]) -
 
 
 def _work(result: CaseResult) -> tuple[float, float]:
-    """The flops and bytes that the case needs, as its timed rows have them."""
-    return max(entry.flops for entry in result.entries), max(entry.bytes for entry in result.entries)
+    """The flops and bytes that the case needs, to three digits, since older tables have them as rates only."""
+    flops, nbytes = (max(getattr(entry, name) for entry in result.entries) for name in ("flops", "bytes"))
+    return float(f"{flops:.3g}"), float(f"{nbytes:.3g}")
 
 
 def _ways_timed(result: CaseResult) -> int:
