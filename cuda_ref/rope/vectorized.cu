@@ -3,19 +3,10 @@
 // A block rotates heads of one token. Its cos and sin come from memory once, and for the other heads from the L1 cache.
 // A thread rotates WIDTH pairs of one head, which it loads and stores by 16 bytes: two packs of a head's halves, or one
 // pack of neighbouring pairs.
+#include "common/packs.cuh"
 #include "rope/rope.cuh"
 
 constexpr int BLOCK = 512;  // most threads per block
-
-template <typename T, int WIDTH>
-__device__ __forceinline__ Pack<T, WIDTH> load(const T* from) {
-    return *reinterpret_cast<const Pack<T, WIDTH>*>(from);
-}
-
-template <typename T, int WIDTH>
-__device__ __forceinline__ void store(T* to, const Pack<T, WIDTH>& pack) {
-    *reinterpret_cast<Pack<T, WIDTH>*>(to) = pack;
-}
 
 // Replaces the pair a, b by its rotation.
 template <typename T>
@@ -35,23 +26,23 @@ __global__ void __launch_bounds__(BLOCK)
     const Head<T> head = find_head(q, k, token, number, S, 2 * half);
     const int64_t angles = token % S * half;
     for (int64_t i = int64_t(threadIdx.x) * WIDTH; i < half; i += int64_t(blockDim.x) * WIDTH) {
-        const auto c = load<T, WIDTH>(cos + angles + i), s = load<T, WIDTH>(sin + angles + i);
+        const auto c = read_pack<T, WIDTH>(cos + angles + i), s = read_pack<T, WIDTH>(sin + angles + i);
         if constexpr (NEIGHBOURS && WIDTH > 1) {
-            auto both = load<T, 2 * WIDTH>(head.x + 2 * i);
+            auto both = read_pack<T, 2 * WIDTH>(head.x + 2 * i);
 #pragma unroll
             for (int lane = 0; lane < WIDTH; ++lane) {
                 rotate(both[2 * lane], both[2 * lane + 1], to_float(c[lane]), sign * to_float(s[lane]));
             }
-            store<T, 2 * WIDTH>(head.out + 2 * i, both);
+            write_pack<T, 2 * WIDTH>(head.out + 2 * i, both);
         } else {
             const int64_t first = NEIGHBOURS ? 2 * i : i, second = NEIGHBOURS ? 2 * i + 1 : i + half;
-            auto a = load<T, WIDTH>(head.x + first), b = load<T, WIDTH>(head.x + second);
+            auto a = read_pack<T, WIDTH>(head.x + first), b = read_pack<T, WIDTH>(head.x + second);
 #pragma unroll
             for (int lane = 0; lane < WIDTH; ++lane) {
                 rotate(a[lane], b[lane], to_float(c[lane]), sign * to_float(s[lane]));
             }
-            store<T, WIDTH>(head.out + first, a);
-            store<T, WIDTH>(head.out + second, b);
+            write_pack<T, WIDTH>(head.out + first, a);
+            write_pack<T, WIDTH>(head.out + second, b);
         }
     }
 }

@@ -57,8 +57,9 @@ def bind(
     """
     function = implementation.function()
     inputs = tuple(implementation.adapter.to_native(tensor) for tensor in buffers)
-    bound = BoundCall(implementation, function, inputs, implementation.accepted(function, arguments))
+    called = implementation.adapter.called_with(function, buffers)
+    bound = BoundCall(implementation, called, inputs, implementation.accepted(function, arguments))
     bound.run()
     on_built()
-    bound.function = implementation.function_to_time(function, bound.run)
+    bound.function = implementation.adapter.called_with(implementation.function_to_time(function, bound.run), buffers)
     return bound
