@@ -26,6 +26,12 @@ def report(
         ),
     ] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    frameworks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PATH", help="Write one Markdown page instead: JAX against torch, by operation."
+        ),
+    ] = None,
     site: Annotated[
         Path | None,
         typer.Option(parser=folder, metavar="DIR", help="Write a static site instead: an index, a page for each run."),
@@ -47,6 +53,14 @@ def report(
 
         for path in write_site(runs, site, THRESHOLD, say):
             print(path)
+        return
+
+    if frameworks is not None:
+        from suite.report.write import write_framework_page
+
+        if formats != "html" or out is not None or open_it or len(runs) != 1:
+            raise UsageError("--frameworks PATH writes one page of one run to PATH: give no --format, --out or --open")
+        print(write_framework_page(runs[0], frameworks))
         return
 
     kept = [path for path in runs if holds_results(path)] or runs
