@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from suite.ranks.problem import RankProblem
     from suite.worker.protocol import TimeRequest
 
-LATENCIES = 5
+LATENCIES = 3
 BATCH = MIN_SAMPLES
 """Rounds between two decisions whether to go on."""
 MAX_ROUNDS = 200
