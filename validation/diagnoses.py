@@ -1,7 +1,7 @@
 """Measures the share of right diagnoses of wrong results, on the gallery of wrong kernels and their right twins.
 
     python validation/diagnoses.py                           # every wrong kernel that this machine can run
-    python validation/diagnoses.py --op matmul --markdown    # the tables of docs/diagnosis.md
+    python validation/diagnoses.py --op matmul --markdown    # counts by operation, each kernel's diagnosis
 
 A diagnosis is right if it names the mistake in tests/wrong_kernels/diagnoses.py, and false if it names another one.
 Kernels that are refused for their form (shape, dtype, memory and others) have no values to compare, and operations

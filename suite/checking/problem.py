@@ -108,7 +108,7 @@ class Problem:
 
     def _computed(self, draw: int) -> Iterator[Truth]:
         """Compute the truth of a draw, and note a weak bound."""
-        for piece in self.op.truth(self.draws[draw], self.case):
+        for piece in self.op.exact_truth(self.draws[draw], self.case):
             self._weak += [piece.weak] if piece.weak is not None else []
             yield piece
 

@@ -10,6 +10,7 @@ import typer
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.runner.options import Sustain
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -126,6 +127,15 @@ TransfersOption = Annotated[
     bool, typer.Option("--transfers", help="Also time copying inputs to the device and the result back.")
 ]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")]
+SustainedOption = Annotated[
+    Sustain,
+    typer.Option(
+        "--sustained",
+        metavar="ROWS",
+        help="Also time calls back to back for 2 s, and their energy: all; fastest, of each framework and of the "
+        "vendors; largest, the same in the largest case of each operation; or none.",
+    ),
+]
 MaxNoiseOption = Annotated[
     float, typer.Option("--max-noise", metavar="PERCENT", help="Rows with a wider 95% interval are noisy: not ranked.")
 ]
@@ -140,6 +150,10 @@ RepeatOption = Annotated[
 ProfileOption = Annotated[
     str,
     typer.Option("--profile", metavar="PROFILER", help="ncu: Nsight Compute says what limits each row that was timed."),
+]
+CountOption = Annotated[
+    bool,
+    typer.Option("--count", help="Count what kernels do, without a GPU: requests, sectors, bank conflicts, flops."),
 ]
 DumpOption = Annotated[
     list[str] | None,

@@ -44,6 +44,8 @@ class Adapter(ABC):
     """The extra of the suite's package that installs them; empty if the suite itself needs them."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
+    can_count: ClassVar[bool] = False
+    """True if `counts` can count what its kernels do without a GPU."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Builds to make ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
     dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
@@ -95,9 +97,17 @@ class Adapter(ABC):
         """Within it, a call checks each access to memory, if the framework can do this on `device`."""
         return nullcontext()
 
+    def counts(self, call: Callable[[], object]) -> dict[str, int | float | None]:
+        """Make a call on a CPU and count what its kernels do: columns `count_...` of a row. See `can_count`."""
+        raise NotImplementedError(f"{self.name} runs the kernels of a library or of a compiler")
+
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array with the same strides, over the same memory if possible."""
         return tensor
+
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        """True if arrays of some of `buffers`, which are torch tensors, may have memory of their own."""
+        return not all(buffer.is_contiguous() for buffer in buffers)
 
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
         """True if `array`, made of `tensor` by `to_native`, shares its memory and so follows its later values."""
@@ -161,6 +171,10 @@ class Adapter(ABC):
         """A function that queues a wait for the devices of all ranks, in front of the work of later calls."""
         raise NotImplementedError(f"{self.name} has no operations over several processes")
 
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """The function in the mode of the framework that operands like these need."""
+        return function
+
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
@@ -203,6 +217,9 @@ class TorchAdapter(Adapter):
     """Base of the frameworks whose implementations take torch tensors."""
 
     array = "strided torch.Tensor"
+
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        return False
 
     def is_array(self, result: Any) -> bool:
         import torch
@@ -322,6 +339,9 @@ class TorchAdapter(Adapter):
                     graph.capture_end()
         except RuntimeError:  # the call waits for the device, or a capture does not allow it
             torch.cuda.synchronize()
+            # torch still believes that its generator is captured, and would refuse all random numbers from now on.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
             return None
         replay: Callable[[], None] = graph.replay
         return replay

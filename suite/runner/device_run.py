@@ -19,7 +19,7 @@ from suite.results.peers import set_vs_peer
 from suite.results.rates import passes_ceiling, rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
-from suite.runner import attribution, compile_times
+from suite.runner import attribution, compile_times, sustain
 from suite.runner.attribution import Failure
 from suite.runner.ceilings import Ceilings
 from suite.runner.options import Options
@@ -90,6 +90,8 @@ class DeviceRun:
         if self.options.timed:
             agreeing = [row for row in rows if row.status is Status.OK and row.execution is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
+            if not job.op.over_ranks:
+                self._sustain_all(job, case, agreeing, len(rows), progress)
             if self.options.compiles and not job.op.over_ranks:
                 self._compile_all(job, case, agreeing, len(rows), progress)
         return rows
@@ -338,6 +340,16 @@ class DeviceRun:
                 wrong=wrong,
             )
         return reply.timings
+
+    # ---------------------------------------------------------------- sustain
+
+    def _sustain_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
+        """Measure the sustained times of the rows that `--sustained` chooses."""
+        chosen = sustain.chosen(rows, job, case, self.options.sustained)
+        for row in [row for row in chosen if not row.sustained]:
+            progress.step(position, f"sustained load of {row.implementation}")
+            sustain.measure(self.pool, row, case, self.options)
+            self._complete(job, case, rows, progress)
 
     # ---------------------------------------------------------------- compile
 

@@ -257,7 +257,7 @@ def _family_cases(op: Operation, selection: Selection, device: Device, available
     found: list[Case] = []
     placed = (name for name in selection.inputs if name not in op.families and op.has_inputs(name))
     for name, family in {**op.families, **{name: op.family(name) for name in placed}}.items():
-        cases = op.cases(name, device.type, shapes)
+        cases = op.cases(name, device.type, shapes, _extra_dtypes(op, selection))
         if not selection.dtypes and any(dtype in DTYPES for dtype in family.dtypes):
             cases = [case for case in cases if case.dtype in DTYPES]
         if name in selection.inputs:

@@ -29,6 +29,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeExternalRequest,
     TimeReply,
     TimeRequest,
@@ -88,6 +90,8 @@ class Pool:
     def ask(self, request: ProbeRequest, *, timeout_s: float) -> ProbeReply | Failed: ...
     @overload
     def ask(self, request: TimeRequest | TimeExternalRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
+    @overload
+    def ask(self, request: SustainRequest, *, timeout_s: float) -> SustainReply | Failed: ...
     @overload
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
     @overload

@@ -36,6 +36,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -43,7 +45,8 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
-from suite.worker.replies import checked_reply, declined_note, probe_reply, timing_columns
+from suite.worker.replies import checked_reply, declined_note, disturbing, probe_reply, timing_columns, with_transfers
+from suite.worker.timed_call import timed_call
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -97,6 +100,8 @@ class Session:
                 return self.time(request)
             case TimeExternalRequest():
                 return self.time_external(request)
+            case SustainRequest():
+                return self._sustain(request.implementation, request)
             case TuneRequest():
                 return self.tune(request)
             case BuildRequest():
@@ -268,8 +273,7 @@ class Session:
             adapter = bound.implementation.adapter
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
-            vendor = bound.implementation.vendor is not None
-            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor, capture=adapter.capture))
+            calls.append(timed_call(bound, problem))
 
         def rebind() -> None:
             for bound in bound_calls.values():
@@ -282,7 +286,6 @@ class Session:
             calls,
             device=self.torch_device,
             budget_s=BUDGETS_S[self.device.type],
-            energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
             **how,
@@ -303,9 +306,7 @@ class Session:
             wrong = {name: found.reason} if found.status == "wrong" else {}
             return TimingFailed(found.status, found.reason, name, wrong)
         columns = timing_columns(found.timing, found.peak_bytes, self.device.type, found.judged)
-        if found.disturbance:
-            remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
-            columns = replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)
+        columns = disturbing(columns, found.disturbance) if found.disturbance else columns
         return self._with_transfers({request.implementation.name: columns}, request)
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
@@ -318,15 +319,17 @@ class Session:
         self, columns: dict[str, TimingColumns], request: TimeRequest | TimeExternalRequest
     ) -> TimeReply:
         """Add the times of copies to and from the device, if the request asks for them."""
-        from suite import timing
-
         if request.transfers:
             self._report(None, Phase.PREPARING)
-            problem = self.hold(request.case, request.seed)
-            form = problem.output_shape, problem.output_dtype
-            copies: dict[str, Any] = timing.transfers(problem.draws[0], *form, self.torch_device)
-            columns = {name: replace(each, **copies) for name, each in columns.items()}
+            columns = with_transfers(columns, self.hold(request.case, request.seed))
         return TimeReply(columns)
+
+    def _sustain(self, name: str, request: SustainRequest) -> SustainReply:
+        from suite.worker.steady_load import steady_load
+
+        self._report(name, Phase.PREPARING)
+        problem, on_progress = self.hold(request.case, request.seed), partial(self._report, name, Phase.TIMED_CALL)
+        return SustainReply(vars(steady_load(self._find(name, request.case), problem, on_progress)))
 
     def tune(self, request: TuneRequest) -> TuneReply | Failed:
         """Search the configurations of one implementation for the fastest that agrees."""
