@@ -345,8 +345,6 @@ class DeviceRun:
 
     def _sustain_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
         """Measure the sustained times of the rows that `--sustained` chooses."""
-        if job.op.over_ranks:
-            return
         chosen = sustain.chosen(rows, job, case, self.options.sustained)
         for row in [row for row in chosen if not row.sustained]:
             progress.step(position, f"sustained load of {row.implementation}")
