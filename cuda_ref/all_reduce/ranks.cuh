@@ -63,29 +63,63 @@ struct Packs {
     }
 };
 
-// The sum of one pack over all ranks, in their order, rounded once. RANKS = 0: a number known at run time.
+// Calls store(i, load(i)) for the packs from begin to end, with UNROLL loads in flight before the first store: the
+// compiler does not move a load before a store to memory that may be the same.
+template <int UNROLL = 4, typename Load, typename Store>
+__device__ __forceinline__ void for_packs(int64_t begin, int64_t end, Load load, Store store) {
+    for (int64_t first = begin + threadIdx.x; first < end; first += THREADS * UNROLL) {
+        decltype(load(first)) found[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (first + u * THREADS < end) found[u] = load(first + u * THREADS);
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (first + u * THREADS < end) store(first + u * THREADS, found[u]);
+    }
+}
+
+// The same pack of every rank.
 template <typename T, int RANKS>
-__device__ __forceinline__ Pack<T, 16 / sizeof(T)> sum_of(const Ranks& all, int64_t start, int64_t pack) {
+struct PacksOfAll {
+    Pack<T, 16 / sizeof(T)> of[RANKS];
+};
+
+// Calls store(i, sum) for the packs from begin to end: the sum over all ranks, in their order, rounded once. RANKS = 0: a
+// number known at run time.
+template <typename T, int RANKS, typename Store>
+__device__ __forceinline__ void for_sums(const Ranks& all, int64_t start, int64_t begin, int64_t end, Store store) {
     constexpr int LANES = 16 / sizeof(T);
     using P = Pack<T, LANES>;
-    float acc[LANES] = {};
-    const auto add = [&](const P& given) {
+    const auto add = [](float (&acc)[LANES], const P& given) {
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
     };
+    const auto rounded = [](const float (&acc)[LANES]) {
+        P sum;
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
+        return sum;
+    };
     if constexpr (RANKS > 0) {
-        P given[RANKS];  // all loads before the first sum: they take a microsecond over NVLink
+        const auto load = [&](int64_t i) {
+            PacksOfAll<T, RANKS> found;
 #pragma unroll
-        for (int peer = 0; peer < RANKS; ++peer) given[peer] = all.data<const P>(peer, start)[pack];
+            for (int peer = 0; peer < RANKS; ++peer) found.of[peer] = all.data<const P>(peer, start)[i];
+            return found;
+        };
+        for_packs<8 / RANKS>(begin, end, load, [&](int64_t i, const PacksOfAll<T, RANKS>& found) {
+            float acc[LANES] = {};
 #pragma unroll
-        for (int peer = 0; peer < RANKS; ++peer) add(given[peer]);
+            for (int peer = 0; peer < RANKS; ++peer) add(acc, found.of[peer]);
+            store(i, rounded(acc));
+        });
     } else {
-        for (int peer = 0; peer < all.ranks; ++peer) add(all.data<const P>(peer, start)[pack]);
+        for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+            float acc[LANES] = {};
+            for (int peer = 0; peer < all.ranks; ++peer) add(acc, all.data<const P>(peer, start)[i]);
+            store(i, rounded(acc));
+        }
     }
-    P sum;
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-    return sum;
 }
 
 // Calls f with the number of ranks as a constant if it is a usual one, else with 0.
