@@ -82,42 +82,47 @@ __device__ __forceinline__ void for_packs(int64_t begin, int64_t end, Load load,
 template <typename T, int RANKS>
 struct PacksOfAll {
     Pack<T, 16 / sizeof(T)> of[RANKS];
+
+    // Their sum in float32, in the order of the ranks, rounded once.
+    __device__ __forceinline__ Pack<T, 16 / sizeof(T)> sum() const {
+        Pack<T, 16 / sizeof(T)> found;
+#pragma unroll
+        for (int lane = 0; lane < int(16 / sizeof(T)); ++lane) {
+            float acc = 0.0f;
+#pragma unroll
+            for (int peer = 0; peer < RANKS; ++peer) acc += to_float(of[peer][lane]);
+            found[lane] = from_float<T>(acc);
+        }
+        return found;
+    }
 };
 
-// Calls store(i, sum) for the packs from begin to end: the sum over all ranks, in their order, rounded once. RANKS = 0: a
-// number known at run time.
+template <typename T, int RANKS>
+__device__ __forceinline__ PacksOfAll<T, RANKS> load_of_all(const Ranks& all, int64_t start, int64_t pack) {
+    PacksOfAll<T, RANKS> found;
+#pragma unroll
+    for (int peer = 0; peer < RANKS; ++peer) found.of[peer] = all.data<const Pack<T, 16 / sizeof(T)>>(peer, start)[pack];
+    return found;
+}
+
+// Calls store(i, sum) for the packs from begin to end: the sum over all ranks. RANKS = 0: a number known at run time.
 template <typename T, int RANKS, typename Store>
 __device__ __forceinline__ void for_sums(const Ranks& all, int64_t start, int64_t begin, int64_t end, Store store) {
     constexpr int LANES = 16 / sizeof(T);
     using P = Pack<T, LANES>;
-    const auto add = [](float (&acc)[LANES], const P& given) {
-#pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
-    };
-    const auto rounded = [](const float (&acc)[LANES]) {
-        P sum;
-#pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-        return sum;
-    };
     if constexpr (RANKS > 0) {
-        const auto load = [&](int64_t i) {
-            PacksOfAll<T, RANKS> found;
-#pragma unroll
-            for (int peer = 0; peer < RANKS; ++peer) found.of[peer] = all.data<const P>(peer, start)[i];
-            return found;
-        };
-        for_packs<8 / RANKS>(begin, end, load, [&](int64_t i, const PacksOfAll<T, RANKS>& found) {
-            float acc[LANES] = {};
-#pragma unroll
-            for (int peer = 0; peer < RANKS; ++peer) add(acc, found.of[peer]);
-            store(i, rounded(acc));
-        });
+        for_packs<8 / RANKS>(begin, end, [&](int64_t i) { return load_of_all<T, RANKS>(all, start, i); },
+                             [&](int64_t i, const PacksOfAll<T, RANKS>& found) { store(i, found.sum()); });
     } else {
         for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
             float acc[LANES] = {};
-            for (int peer = 0; peer < all.ranks; ++peer) add(acc, all.data<const P>(peer, start)[i]);
-            store(i, rounded(acc));
+            for (int peer = 0; peer < all.ranks; ++peer) {
+                const P given = all.data<const P>(peer, start)[i];
+                for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
+            }
+            P sum;
+            for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
+            store(i, sum);
         }
     }
 }
