@@ -19,7 +19,7 @@ def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options:
     where = resolve(device)
     size = ops.get(name).usual_shape
     shape = ",".join(f"{dim}={each}" for dim, each in zip(ops.get(name).dims, size, strict=True))
-    selection = Selection((name,), shapes=(shape,), dtypes=dtypes, ranks=ranks)
+    selection = Selection((name,), shapes=(shape,), dtypes=dtypes, precisions=("ieee",), ranks=ranks)
     return compare(plan(selection, where), Options(where, **{"timed": False, **options}))  # type: ignore[arg-type]
 
 
