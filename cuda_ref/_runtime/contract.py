@@ -101,6 +101,16 @@ def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> 
     return shape
 
 
+def check_norm_grad(operation: str, x: Array, weight: Array, dy: Array) -> tuple[int, ...]:
+    """Checks the matrix of a normalization, its weight (N,), and the gradient of its result. Returns M and N."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    of_x = ("x", shape, ("M", "N"))
+    _check_shape(operation, of_x, "weight", weight, shape[1:])
+    _check_shape(operation, of_x, "dy", dy, shape)
+    _check_arrays(operation, {"x": x, "weight": weight, "dy": dy})
+    return shape
+
+
 def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
     """Checks a matrix, and the axis that is summed: 0, 1 or None for both. Returns M and N."""
     shape = check_rows(operation, x)
