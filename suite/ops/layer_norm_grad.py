@@ -41,7 +41,7 @@ class LayerNormGrad(RmsNormGrad):
             numbers.per_operand(shifted, numbers.normals),
             shapes=(ODD,),
         ),
-        "eps": Family(f"eps={OTHER_EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),
+        "eps": Family(f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),
     }
 
     def arguments(self, case: Case) -> dict[str, Any]:

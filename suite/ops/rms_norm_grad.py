@@ -118,8 +118,8 @@ class ColumnSum:
 
 
 def empty_sum(columns: int, device: torch.device) -> ColumnSum:
-    zeros = [torch.zeros(columns, dtype=torch.float64, device=device) for _ in range(4)]
-    return ColumnSum(*zeros, torch.ones(columns, dtype=torch.float64, device=device))
+    value, squares, variance, shift = (torch.zeros(columns, dtype=torch.float64, device=device) for _ in range(4))
+    return ColumnSum(value, squares, variance, shift, torch.ones_like(value))
 
 
 class RmsNormGrad(Operation):
@@ -158,7 +158,7 @@ class RmsNormGrad(Operation):
             numbers.per_operand(lambda *drawn: rows_of_scales(*drawn) * 2.0**-7, numbers.normals),
             shapes=(ODD,),
         ),
-        "eps": Family(f"eps={OTHER_EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),
+        "eps": Family(f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
