@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_norm_grad
+from jax_impls._runtime.contract import check_norm_pair
 
 VENDOR = "XLA"
 
@@ -25,7 +25,7 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     dweight = sum over rows of dy xhat, dbias = sum over rows of dy. x and dy (M, N), weight (N,).
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm_grad("layer_norm_grad", x, weight, dy)
+    check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     wide, of_y = x.astype(jnp.float32), dy.astype(jnp.float32)
     centered = wide - jnp.mean(wide, axis=1, keepdims=True)
     s = lax.rsqrt(jnp.mean(centered * centered, axis=1, keepdims=True) + eps)

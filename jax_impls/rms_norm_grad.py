@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_norm_grad
+from jax_impls._runtime.contract import check_norm_pair
 
 VENDOR = "XLA"
 
@@ -25,7 +25,7 @@ def rms_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tuple
     over rows of dy xhat. x and dy (M, N), weight (N,).
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm_grad("rms_norm_grad", x, weight, dy)
+    check_norm_pair("rms_norm_grad", x, weight, dy=dy)
     wide, of_y = x.astype(jnp.float32), dy.astype(jnp.float32)
     s = lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + eps)
     normed, g = wide * s, of_y * weight.astype(jnp.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_norm_grad
+from numpy_impls._runtime.contract import check_norm_pair
 
 Matrix = Float[np.ndarray, "M N"]
 Vector = Float[np.ndarray, "N"]
@@ -19,7 +19,7 @@ def rms_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tuple
     over rows of dy xhat. x and dy (M, N), weight (N,), any strides.
     float32, float16 or bfloat16; computed in float64 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm_grad("rms_norm_grad", x, weight, dy)
+    check_norm_pair("rms_norm_grad", x, weight, dy=dy)
     if x.size == 0:
         return np.empty(x.shape, x.dtype), np.zeros(weight.shape, x.dtype)
     wide, of_y = x.astype(np.float64, order="C"), dy.astype(np.float64, order="C")

@@ -43,7 +43,6 @@ OURS = {
     "attention_grad": {each: (each,) for each in ("triton/peeled", "triton/gluon", "cuda/wgmma", "jax/pallas")},
 }
 """The columns of our lines, each with its lines. A column shows the fastest of them."""
-VENDORS = ("jax/cudnn", "torch/flash")
 FIRST = {TRITON: 0.85, "triton/gluon": 1.08, "cuda/auto": 1.08, "jax/pallas": 0.95}
 CAUSAL = {TRITON: 0.85, "triton/gluon": 1.05, "cuda/auto": 1.05, "jax/pallas": 0.92}
 NARROW = {TRITON: 0.95, "triton/gluon": 1.05, "cuda/auto": 1.08, "jax/pallas": 0.95}
@@ -166,7 +165,7 @@ def cases(operation: str, targets: Callable[[Shape, bool], dict[str, float]]) ->
             rows = found.get(name(shape, causal), {})
             if not rows or (causal and shape[3] == 1):  # a single query sees every key
                 continue
-            ratios = {each: rows[each].vs_best or 0.0 for each in (*ours, *VENDORS) if each in rows}
+            ratios = {each: rows[each].vs_best or 0.0 for each in ours if each in rows}
             if own := best(operation, rows):
                 ratios["best"] = own
             yield Measured(shape, causal, ratios, targets(shape, causal))
@@ -176,9 +175,21 @@ def grouped(operation: str, found: Sequence[Measured]) -> Iterator[list[str]]:
     """Yield the cells of each group of cases: its number, and the least and the largest ratio of each column."""
     for group in dict.fromkeys(each.group for each in found):
         own = [each for each in found if each.group == group]
-        columns = ([each.ratios[c] for each in own if c in each.ratios] for c in (*OURS[operation], "best", *VENDORS))
+        columns = ([each.ratios[c] for each in own if c in each.ratios] for c in (*OURS[operation], "best"))
         spans = (f"{min(values):.3f}-{max(values):.3f}" if values else "" for values in columns)
         yield [f"{group}: {len(own)}", *spans]
+
+
+def missed_by_group(found: Sequence[Measured]) -> Iterator[list[str]]:
+    """Yield the cells of each column and group that misses a target: its lengths, and the range of ratios."""
+    misses: dict[tuple[str, str, float], list[Measured]] = {}
+    for each in found:
+        for column, least in each.missed.items():
+            misses.setdefault((column, each.group, least), []).append(each)
+    for (column, group, least), cases_ in misses.items():
+        lengths = ", ".join(str(each.shape[3]) for each in cases_)
+        ratios = [each.ratios.get(column, 0.0) for each in cases_]
+        yield [column, f"{group}, S={lengths}", f"{min(ratios):.3f}-{max(ratios):.3f}", f"{least:.2f}"]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -220,18 +231,13 @@ def tables() -> str:
         if not found:
             parts.append(f"## {title}\n\nNot measured yet.\n")
             continue
-        head = ["cases", *OURS[operation], "best of ours", *VENDORS]
+        head = ["cases", *OURS[operation], "best of ours"]
         table = pipe_table(head, list(grouped(operation, found)), right=set(head[1:]))
         asked, missed = sum(len(each.targets) for each in found), sum(len(each.missed) for each in found)
         said = "\n".join([f"- Targets met: {asked - missed} of {asked}.", *summary(operation)])
         parts.append(f"## {title}\n\n{said}\n\n{table}\n")
-        misses = [
-            [column, label(each.shape, each.causal), f"{each.ratios.get(column, 0.0):.3f}", f"{least:.2f}"]
-            for each in found
-            for column, least in each.missed.items()
-        ]
-        if misses:
-            parts.append(pipe_table(["missed by", "case", "ratio", "target"], misses, {"ratio", "target"}) + "\n")
+        if misses := list(missed_by_group(found)):
+            parts.append(pipe_table(["missed by", "cases", "ratio", "target"], misses, {"ratio", "target"}) + "\n")
     return "\n".join(parts)
 
 

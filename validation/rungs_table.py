@@ -45,11 +45,11 @@ CHOSEN = {
 """Cases and types that are shown. Each line covers one of them."""
 HEAD = """# All rungs on an H100
 
-Microseconds of all lines of ours and of `torch`, and in brackets torch's time over the line's: above 1 is faster than
-torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
+Microseconds of `torch` and of our lines without the choosers, and in brackets torch's time over the line's: above 1 is
+faster than torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
 {device}, driver {driver}, torch {torch}, triton {triton}.
-The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases. `python -m validation.rungs_table --write` makes
-this page. The commands of the two runs:
+The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases.
+`python -m validation.rungs_table --write` makes this page. The commands of the two runs:
 
 ```
 {commands}
@@ -73,9 +73,9 @@ def cell(row: Row | None, vendor: Row | None) -> str:
 
 
 def table(rows: Sequence[Row], chosen: Sequence[tuple[str, str]]) -> str:
-    """A line for each implementation, a column for each case."""
+    """A line for each implementation but the choosers, which run one of the others; a column for each case."""
     found = {(r.case, f"{r.dtype} {r.precision}", r.implementation): r for r in rows if r.status is Status.OK}
-    names = list(dict.fromkeys(row.implementation for row in rows))
+    names = list(dict.fromkeys(row.implementation for row in rows if not row.implementation.endswith("/auto")))
 
     def slowness(name: str) -> list[float]:
         times = [found[*key, name].device_us or 0.0 if (*key, name) in found else 0.0 for key in chosen]

@@ -110,12 +110,24 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
     return joined
 
 
-def to_host(text: str, gaps: bool = False) -> str:
+def to_host(text: str, gaps: bool = False, counted: bool = False) -> str:
     """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh.
 
     gaps: leave unused memory before and after each variable of static shared memory, for host/checked.h.
+    counted: name the launches and unroll the loops as nvcc does, for host/counted.h.
     """
-    return _launches(_shared(text, gaps))
+    text = _launches(_shared(text, gaps), counted)
+    return _unrolled(text) if counted else text
+
+
+def _unrolled(text: str) -> str:
+    """The text with `#pragma unroll` in the form that GCC knows."""
+    return re.sub(
+        r"^([ \t]*#[ \t]*pragma)[ \t]+unroll\b[ \t]*(?:\([ \t]*(\d+)[ \t]*\)|(\d+))?",
+        lambda found: f"{found[1]} GCC unroll {found[2] or found[3] or 65534}",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def _shared(text: str, gaps: bool) -> str:
@@ -180,7 +192,7 @@ def _declared(declaration: str) -> Iterator[tuple[int, int]]:
             name = match.span()
 
 
-def _launches(text: str) -> str:
+def _launches(text: str, named: bool) -> str:
     edits: list[tuple[int, int, str]] = []
     code, uncommented = blank(text), blank(text, strings=False)
     for match in re.finditer("<<<", code):
@@ -189,7 +201,8 @@ def _launches(text: str) -> str:
         kernel, config = uncommented[start : match.start()], uncommented[match.end() : end - 3]
         address = _address(code, " ".join(kernel.split()))
         body = f"[=](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
-        edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config})"))
+        name = f'.named("{" ".join(kernel.split())}")' if named else ""
+        edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config}){name}"))
     return _edited(text, edits)
 
 

@@ -2,7 +2,7 @@
 columns in registers, to the plain kernels."""
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_norm_grad
+from cuda_ref._runtime.contract import check_norm_pair
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.norm_grads import resident_blocks
 from cuda_ref.layer_norm_grad import Matrix, Vector
@@ -22,7 +22,7 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows; build.CudaError if a launch
     fails.
     """
-    check_norm_grad("layer_norm_grad", x, weight, dy)
+    check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     M, N = x.shape
     if x.numel() == 0:
         return x.new_empty(M, N), weight.new_zeros(N), weight.new_zeros(N)

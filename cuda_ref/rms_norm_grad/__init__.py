@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_norm_grad
+from cuda_ref._runtime.contract import check_norm_pair
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -27,7 +27,7 @@ def rms_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tuple
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if a launch fails.
     """
-    check_norm_grad("rms_norm_grad", x, weight, dy)
+    check_norm_pair("rms_norm_grad", x, weight, dy=dy)
     M, N = x.shape
     if x.numel() == 0:
         return x.new_empty(M, N), weight.new_zeros(N)

@@ -25,6 +25,8 @@ class Peaks:
     flops_per_cycle: Mapping[str, int] = field(default_factory=dict)
     """Flops of the whole device in one cycle of the SM clock, by arithmetic. Their product with the clock that the
     datasheet assumes is its rate."""
+    link_gb_per_s: float | None = None
+    """NVLink's rate in each direction; None if there is no link or no figure."""
 
     def rate(self, dtype: str, precision: str | None = None, clock_mhz: float | None = None) -> float | None:
         """Peak flops/s of matrix products of `dtype` in `precision`, at `clock_mhz` if it is given, else as cited.
@@ -89,8 +91,8 @@ def _per_cycle(multiprocessors: int, fp32: int, tf32: int, fp16: int, fp8: int =
 _SMS_HOPPER = 256, 2048, 4096, 8192
 _A100_CYCLE = _per_cycle(108, 128, 1024, 2048)
 PEAKS = (
-    Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200, _per_cycle(132, *_SMS_HOPPER)),
-    Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100, _per_cycle(132, *_SMS_HOPPER)),
+    Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200, _per_cycle(132, *_SMS_HOPPER), 450.0),
+    Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100, _per_cycle(132, *_SMS_HOPPER), 450.0),
     Peaks(
         "H100 PCIe",
         r"NVIDIA H100 PCIe",
@@ -140,3 +142,11 @@ PEAKS = (
 def peaks(name: str) -> Peaks | None:
     """The datasheet peaks of the device that NVML calls `name`, or None."""
     return next((entry for entry in PEAKS if re.fullmatch(entry.pattern, name.strip())), None)
+
+
+def link_limit(name: str, bytes: int) -> tuple[float, str] | None:
+    """The shortest time in us for `bytes` to another GPU like `name`, and what limits it; None if that is unknown."""
+    found = peaks(name)
+    if found is None or found.link_gb_per_s is None:
+        return None
+    return bytes / found.link_gb_per_s / 1e3, "NVLink (datasheet)"

@@ -45,9 +45,9 @@ def add_rms_norm_limit(
     as it is stored, and so may the numbers of the mean square.
     """
     sigmas, u = deviations(count), unit_roundoff(dtype)
-    relative = squares_variance(r).sqrt() * (sigmas / 2.0) + FACTORS * unit_roundoff("float32") + u
+    relative = squares_variance(r, dtype).sqrt() * (sigmas / 2.0) + FACTORS * unit_roundoff("float32") + u
     relative = relative + sum_roundings(r, sigmas, dtype)
-    return limit(value.abs() * relative + smallest_errors(weight, scale), value, dtype)
+    return limit(value.abs() * relative + smallest_errors(weight, scale, dtype), value, dtype)
 
 
 def add_rms_norm_noise(
@@ -56,8 +56,8 @@ def add_rms_norm_noise(
     """Return the noise of the results: those of a row have the error of one root mean square."""
     at = sample(tuple(value.shape), value.device)
     size, u = value[at].abs(), unit_roundoff(dtype)
-    systematic = size * (FACTORS * unit_roundoff("float32")) + smallest_errors(weight[at[1]], scale[at[0], 0])
-    of_row = squares_variance(r)[at[0], 0] / 4.0 + sum_roundings(r, 1.0, dtype)[at[0], 0].square()
+    systematic = size * (FACTORS * unit_roundoff("float32")) + smallest_errors(weight[at[1]], scale[at[0], 0], dtype)
+    of_row = squares_variance(r, dtype)[at[0], 0] / 4.0 + sum_roundings(r, 1.0, dtype)[at[0], 0].square()
     return Noise(systematic, size.square() * (of_row + u**2 / 3.0), rows)
 
 

@@ -51,11 +51,11 @@ def gate(a: torch.Tensor, activation: str) -> Gate:
     u = unit_roundoff("float32")
     if activation == "silu":
         s = torch.sigmoid(a)
-        return Gate(s, s * ((1.0 - s) * (EXP_ULPS * 2.0 * u) + 2.0 * u) + flushed(s), 1.0)
+        return Gate(s, s * ((1.0 - s) * (EXP_ULPS * 2.0 * u) + 2.0 * u) + flushed(s, "float32"), 1.0)
     w = LINEAR * (a + CUBIC * a.pow(3))
     s = torch.sigmoid(w)
     moved = s * (1.0 - s) * w.abs().clamp(max=1e3) * (5.0 * u)
-    error = (2.0 * s - 1.0).abs() * (TANH_ULPS * u) + s * (2.0 * u) + moved + flushed(s)
+    error = (2.0 * s - 1.0).abs() * (TANH_ULPS * u) + s * (2.0 * u) + moved + flushed(s, "float32")
     return Gate(s, error, LINEAR * (1.0 + 3.0 * CUBIC * a.square()))
 
 

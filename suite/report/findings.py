@@ -32,7 +32,7 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
     parts = [
         *_with_run_names(runs, failures),
         *_with_run_names(runs, (_weak(run.entries) for run in runs)),
-        *map(_between_runs, comparisons(runs)),
+        *(finding for each in comparisons(runs) for finding in (_between_runs(each), *_changed_winners(each))),
         *_with_run_names(runs, map(_against_vendors, results)),
         *_with_run_names(runs, map(_largest_lead, results)),
         *_with_run_names(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
@@ -94,6 +94,21 @@ def _between_runs(found: Comparison) -> Finding:
         f"{found.new} is {ratio(found.middle)} times as fast as {found.base}: the median over {len(found.pairs)} rows "
         f"that both have; the rows reach from {ratio(low)} to {ratio(high)}.",
     )
+
+
+def _changed_winners(found: Comparison) -> Iterator[Finding]:
+    """The cases that another implementation wins in the other run."""
+    if not found.cases:
+        return
+    figure, end = f"{len(found.changes)} of {found.cases}", "."
+    if found.changes:
+        texts = (
+            f"{each.base.case_name}, {each.base.row.implementation} ({ratio(each.base_ratio)} times as fast) on "
+            f"{found.base} and {each.new.row.implementation} ({ratio(each.new_ratio)} times) on {found.new}"
+            for each in found.changes
+        )
+        end = f": {'; '.join(texts)}."
+    yield Finding(figure, f"{found.new} has another winner than {found.base} in {figure} cases{end}")
 
 
 def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:

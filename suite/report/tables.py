@@ -154,6 +154,8 @@ PAIR_COLUMNS = (
         number=True,
         digits=TIME_DIGITS,
     ),
+    Column("first of limit", "of limit in the first run", lambda each: each[1].base.row.of_limit, number=True),
+    Column("other of limit", "of limit in the other run", lambda each: each[1].new.row.of_limit, number=True),
     Column(
         "times as fast",
         "speed in the other run over that in the first",

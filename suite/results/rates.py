@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from suite import hardware
+from suite.problem.ranked import RankedOperation
 from suite.results.row import Row
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, floa
     """Rates of memory and arithmetic. Zero flops mean that the operation has none or that they are unknown."""
     flops = operation.flops(case)
     rate = {"gb_per_s": operation.bytes(case) / device_us / 1e3}
+    if isinstance(operation, RankedOperation):
+        rate["bus_gb_per_s"] = operation.transfer_bytes(case) / device_us / 1e3
     return {**rate, "tflops": flops / device_us / 1e6} if flops else rate
 
 
@@ -73,11 +76,15 @@ def _limits(
 ) -> tuple[float, str, bool] | None:
     """The shortest possible time in us, what limits it, and whether the datasheet says so; None if it is unknown.
 
-    With a warm cache, memory limits no row that is faster than it allows: the time is then 0.
+    With a warm cache, memory limits no row that is faster than it allows: the time is then 0. Several ranks are also
+    limited by the link between their GPUs; without a figure for that, their limit is unknown.
     """
     work = (device_name, *_work(operation, case, arithmetic))
     cited = hardware.limit(*work)
     limit = cited or hardware.limit(*work, ceilings)
+    if limit is not None and isinstance(operation, RankedOperation):
+        link = hardware.link_limit(device_name, operation.transfer_bytes(case))
+        limit = max(limit, link) if link is not None else None
     if limit is None:
         return None
     least_us, what = limit

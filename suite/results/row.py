@@ -199,6 +199,10 @@ class Row:
         "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
         "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
     )
+    ranks: int | None = _column("processes that computed it together, each on a GPU of its own; empty for one")
+    bus_gb_per_s: float | None = _column(
+        "the bytes that each rank must send / device_us, in 10^9 bytes per second; empty for one process"
+    )
     of_limit_at_clock: float | None = _column("of_limit with the peak of arithmetic at clock_sm_mhz")
     sustained_us: float | None = _column(
         "median time of one call back to back for at least 2 s, on inputs that rotate over more than twice the cache"
@@ -213,6 +217,22 @@ class Row:
     sustained_power_w: float | None = _column("mean power during the sustained calls")
     sustained_temperature_c: float | None = _column("highest temperature during the sustained calls")
     sustained: Attempt = _column("the same as timed for the sustained time", Attempt.NOT_TRIED)
+    counted: str = _column("--count: the case in which one call was counted without a GPU; or why none was", "")
+    count_warps: int | None = _column("warps that one call runs")
+    count_loads: int | None = _column("requests of warps to load global memory, in one call")
+    count_load_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_stores: int | None = _column("requests of warps to store to global memory")
+    count_store_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_shared_loads: int | None = _column("requests of warps to load shared memory")
+    count_shared_stores: int | None = _column("requests of warps to store to shared memory")
+    count_conflicts: int | None = _column("bank conflicts: wavefronts of these beyond those that their width needs")
+    count_atomics: int | None = _column("atomic operations of warps")
+    count_barriers: int | None = _column("__syncthreads of warps")
+    count_divergent: int | None = _column("branches at which the lanes of a warp part")
+    count_flops: int | None = _column("additions and multiplications of threads; an fma is two")
+    count_elements_loaded: int | None = _column("Triton: elements that one call loads, without the masked ones")
+    count_elements_stored: int | None = _column("Triton: elements that one call stores, without the masked ones")
+    count_masked: float | None = _column("Triton: share of elements that masks leave out of loads and stores, 0 to 1")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

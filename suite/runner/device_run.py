@@ -90,8 +90,9 @@ class DeviceRun:
         if self.options.timed:
             agreeing = [row for row in rows if row.status is Status.OK and row.execution is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
-            self._sustain_all(job, case, agreeing, len(rows), progress)
-            if self.options.compiles:
+            if not job.op.over_ranks:
+                self._sustain_all(job, case, agreeing, len(rows), progress)
+            if self.options.compiles and not job.op.over_ranks:
                 self._compile_all(job, case, agreeing, len(rows), progress)
         return rows
 
@@ -137,6 +138,7 @@ class DeviceRun:
         row.device, row.vendor, row.peer = str(self.device), implementation.vendor or "", implementation.peer or ""
         op = ops.operation(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
+        row.ranks = case.ranks if op.over_ranks else None
         return row
 
     def _check(self, case: Case, implementation: Implementation) -> Row:
@@ -167,7 +169,7 @@ class DeviceRun:
     def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
         """The row, and whether it is final: False for a failure that another implementation may have caused."""
         row = self._new_row(case, implementation)
-        row.versions = implementation.versions()
+        row.versions = ", ".join(filter(None, (implementation.versions(), self.pool.network)))
         try:
             reply = self.pool.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:

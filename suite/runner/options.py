@@ -57,6 +57,8 @@ class Options:
     """Also check each implementation on its operation's telling cases, once in each dtype and precision."""
     profiled: bool = False
     """Also profile one call of each implementation with Nsight Compute, after all rows of its case are timed."""
+    counted: bool = False
+    """Also count what the kernels of one call do, without a GPU."""
     dumped: tuple[str, ...] = ()
     """Kinds of code to write, out of `inspection.KINDS`."""
     code_folder: Path = Path()

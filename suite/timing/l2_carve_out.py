@@ -34,7 +34,8 @@ class CarveOut:
     """The set-aside part of the L2 cache of the current CUDA context.
 
     `stream` returns the handle of the stream that calls use. The driver's functions are bound here, before any user's
-    file is loaded.
+    file is loaded. A context begins with a limit above 0 on some devices (9,830,400 bytes on an H100): it is set to 0,
+    so that any other is a file's.
     """
 
     def __init__(self, stream: Callable[[], int], library: ctypes.CDLL | None = None) -> None:
@@ -47,6 +48,7 @@ class CarveOut:
         )
         self._attribute = driver.cuStreamGetAttribute
         self._size, self._window = ctypes.c_size_t(0), _Window()
+        self.remove()
 
     def found(self) -> str:
         """What sets a part of the cache aside; empty if nothing does."""

@@ -189,7 +189,8 @@ class Measurement:
         record.dispatch_us, record.latency_us = idle_us(call, 1 if record.slow else 3, clock, prepare)
         if (count := loop_calls(record.cost_ns)) > 1:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
-            record.graph_us = graph_us(call, count, clock, synchronize)
+            evict = self.target.evict if self.cache == "cold" else None
+            record.graph_us = graph_us(call, count, clock, synchronize, evict)
 
     def set_latency_from_samples(self) -> None:
         """Set the latency of calls for which the calling thread is the device: it is the time of a sample."""

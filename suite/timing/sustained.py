@@ -30,10 +30,6 @@ READ_PERIOD_NS = 100_000_000
 """Time between two batches in which the device's state is read. Their times do not count: a reading takes 3 ms."""
 UPDATE_TIMEOUT_NS = 1_000_000_000
 """Time limit for an update of the energy counter. Measured devices update it every 20 to 100 ms."""
-FOOTPRINT = 2
-"""The sets of inputs have more than this many times the bytes of the last-level cache."""
-MAX_SETS = 16_384
-"""The largest number of sets: binding each takes the host some 10 us."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +50,6 @@ class Update(NamedTuple):
 
     at: float
     millijoules: int
-
-
-def sets_needed(input_bytes: int, cache_bytes: int) -> int:
-    """The number of sets of `input_bytes` that together exceed FOOTPRINT times the cache, at most MAX_SETS."""
-    return min(MAX_SETS, 1 + FOOTPRINT * cache_bytes // max(1, input_bytes))
 
 
 def sustained(call: Call, target: Target, on_progress: Callable[[], None] = lambda: None) -> Sustained:

@@ -46,6 +46,9 @@ class Target(Protocol):
     def kept_cache(self) -> str:
         """What keeps a part of the cache from being evicted; empty if nothing does."""
 
+    def give_cache_back(self) -> None:
+        """Make the whole cache one that evictions empty."""
+
     def recorder(self) -> Recorder:
         """A new recorder of this device."""
 
@@ -69,7 +72,7 @@ class CudaTarget:
 
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         properties = torch.cuda.get_device_properties(self._device)
-        self.cache_bytes = int(properties.L2_cache_size)
+        self.cache_bytes = cache_bytes(self._device)
         words = int(EVICTION * self.cache_bytes) // 4
         self._buffer = torch.zeros(EVICTION_ROWS, words // EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._sums = torch.empty(EVICTION_ROWS, dtype=torch.int32, device=self._device)
@@ -90,11 +93,14 @@ class CudaTarget:
         """Evict by reading. Writes would leave dirty lines that the call then writes back: up to 15% of the time of an
         addition that fits in the cache.
         """
-        self._carve_out.remove()
+        self.give_cache_back()
         self._torch.sum(self._buffer, dim=1, dtype=self._torch.int32, out=self._sums)
 
     def kept_cache(self) -> str:
         return self._carve_out.found()
+
+    def give_cache_back(self) -> None:
+        self._carve_out.remove()
 
     def recorder(self) -> Recorder:
         return CuptiRecorder(self.synchronize, probe=lambda: self._sums.fill_(0), device=self._device.index)
@@ -110,6 +116,15 @@ class CudaTarget:
             (Limits.from_attributes(each["attributes"]) for each in devices() if each["index"] == self._device.index),
             None,
         )
+
+
+def cache_bytes(device: Any) -> int:
+    """Size of the last-level cache of a `torch.device`."""
+    import torch
+
+    if device.type == "cpu":
+        return hardware.cpu_cache_bytes()
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
 
 
 @cache
@@ -155,6 +170,8 @@ class CpuTarget:
 
     def kept_cache(self) -> str:
         return ""
+
+    def give_cache_back(self) -> None: ...
 
     def recorder(self) -> Recorder:
         return WallRecorder()

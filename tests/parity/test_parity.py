@@ -36,10 +36,11 @@ RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positiv
 def parameters() -> list[object]:
     """Implementations of one problem are neighbours, so that its inputs are drawn once.
 
-    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels.
+    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels, and operations over
+    several processes, which tests/ranks has.
     """
     found = []
-    for name in ops.names():
+    for name in ops.alone():
         for family, kind in ops.get(name).families.items():
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():

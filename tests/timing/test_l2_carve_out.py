@@ -42,29 +42,35 @@ def carve_out(driver: Driver) -> CarveOut:
 
 
 @pytest.mark.parametrize(
-    ("driver", "words"),
+    ("size", "window", "words"),
     [
-        (Driver(25_165_824), "it set 25,165,824 bytes of the L2 cache aside"),
-        (Driver(0, (4096, PERSISTING)), "an access policy window of 4,096 persisting bytes"),
-        (Driver(0, (4096, 0)), ""),
-        (Driver(0, (0, PERSISTING)), ""),
-        (Driver(), ""),
+        (25_165_824, (0, 0), "it set 25,165,824 bytes of the L2 cache aside"),
+        (0, (4096, PERSISTING), "an access policy window of 4,096 persisting bytes"),
+        (0, (4096, 0), ""),
+        (0, (0, PERSISTING), ""),
+        (0, (0, 0), ""),
     ],
     ids=["a limit", "a window", "a window that keeps nothing", "an empty window", "nothing"],
 )
-def test_what_keeps_lines_is_named(driver: Driver, words: str) -> None:
-    found = carve_out(driver).found()
+def test_what_a_file_keeps_is_named(size: int, window: tuple[int, int], words: str) -> None:
+    driver = Driver(9_830_400)
+    here = carve_out(driver)
+    assert here.found() == "", "the limit that a context begins with is nobody's"
+    driver.size, driver.window = size, window
+    found = here.found()
     assert words in found
     assert bool(found) == bool(words)
 
 
 def test_it_is_given_back_and_its_lines_are_reset_whatever_the_limit_is() -> None:
-    driver = Driver(25_165_824)
-    carve_out(driver).remove()
-    assert (driver.size, driver.resets) == (0, 1)
-    carve_out(driver).remove()
-    assert driver.resets == 2, "a limit that was lowered meanwhile leaves its lines"
-    assert carve_out(driver).found() == ""
+    driver = Driver()
+    here = carve_out(driver)
+    driver.size = 25_165_824
+    here.remove()
+    assert (driver.size, driver.resets) == (0, 2)
+    here.remove()
+    assert driver.resets == 3, "a limit that was lowered meanwhile leaves its lines"
+    assert here.found() == ""
 
 
 @pytest.mark.gpu

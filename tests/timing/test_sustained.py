@@ -8,7 +8,7 @@ import pytest
 from fakes.target import FakeTarget
 
 from suite import hardware
-from suite.timing.sustained import MAX_SETS, WINDOW_NS, sets_needed, sustained
+from suite.timing.sustained import WINDOW_NS, sustained
 
 READING_NS = 3_000_000
 
@@ -84,14 +84,3 @@ def test_on_a_cpu_each_call_is_waited_for_and_nothing_else_is_known() -> None:
     assert issued == waits
     assert found.sustained_us == pytest.approx(1000.0)
     assert found.sustained_clock_mhz is None
-
-
-@pytest.mark.parametrize(("inputs", "cache"), [(8, 100), (99, 50), (100, 50), (101, 50), (1, 10), (10**9, 5 * 10**7)])
-def test_sets_of_inputs_exceed_twice_the_cache_and_are_as_few_as_do(inputs: int, cache: int) -> None:
-    count = sets_needed(inputs, cache)
-    assert count * inputs > 2 * cache >= (count - 1) * inputs
-
-
-def test_very_many_sets_are_not_made() -> None:
-    assert sets_needed(1, 10**8) == MAX_SETS
-    assert sets_needed(0, 10**8) == MAX_SETS

@@ -69,6 +69,7 @@ def test_the_best_line_is_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     (case,) = targets.cases("attention", targets.forward_targets)
     assert case.ratios == {"triton/gluon": 0.8, "cuda/auto": 1.25, "best": 1.25}
     assert case.missed == {targets.TRITON: 0.85, "triton/gluon": 1.08, "jax/pallas": 0.95}
+    assert ["triton/gluon", "D=128, S=4096", "0.800-0.800", "1.08"] in targets.missed_by_group([case])
     ((group, *cells),) = targets.grouped("attention", [case])
     assert group == "D=128: 1"
     assert dict(zip((*targets.OURS["attention"], "best"), cells[:5], strict=True)) == {

@@ -31,7 +31,6 @@ from suite.worker.protocol import (
 )
 from suite.worker.replies import timing_columns
 from suite.worker.session import Session
-from suite.worker.steady_load import input_sets
 
 CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((1000,))
@@ -93,18 +92,6 @@ def test_calls_back_to_back_fill_columns_of_a_row(session: Session, started: lis
     assert reply.columns["sustained_us"] > 0
     assert reply.columns["joules"] is None, "no counter on a CPU"
     assert started[-1] == Started("numpy", Phase.TIMED_CALL)
-
-
-def test_the_sets_of_a_steady_load_have_both_draws_and_memory_of_their_own(session: Session) -> None:
-    problem = session.hold(CASE, 0)
-
-    class Here:
-        cache_bytes = 2 * sum(each.nbytes for each in problem.draws[0])
-
-    sets = input_sets(problem, Here())  # type: ignore[arg-type]
-    assert len(sets) == 5
-    assert [each[0].equal(problem.draws[i % 2][0]) for i, each in enumerate(sets)] == [True] * 5
-    assert len({each[0].data_ptr() for each in sets}) == 5
 
 
 def test_nothing_to_tune_is_an_empty_reply(session: Session) -> None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_norm_grad
+from torch_impls._runtime.contract import check_norm_pair
 
 VENDOR = "PyTorch"
 
@@ -21,7 +21,7 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     computes of each row, so both run.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm_grad("layer_norm_grad", x, weight, dy)
+    check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     with torch.enable_grad():
         x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
         bias = torch.zeros_like(weight).requires_grad_()

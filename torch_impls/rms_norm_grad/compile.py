@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_impls._runtime.compiled import compiled
-from torch_impls._runtime.contract import check_norm_grad
+from torch_impls._runtime.contract import check_norm_pair
 from torch_impls.rms_norm_grad import Matrix, Vector
 
 VENDOR = "PyTorch (Inductor)"
@@ -30,5 +30,5 @@ def rms_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tuple
     Row-major operands. Raises ValueError for other shapes and dtypes; NotImplementedError for strides and for few
     elements.
     """
-    check_norm_grad("rms_norm_grad", x, weight, dy)
+    check_norm_pair("rms_norm_grad", x, weight, dy=dy)
     return _gradients(x, weight, dy, eps=eps)

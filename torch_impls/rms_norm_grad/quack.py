@@ -5,7 +5,7 @@ from __future__ import annotations
 from quack.rmsnorm import rmsnorm_bwd, rmsnorm_fwd
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_norm_grad
+from torch_impls._runtime.contract import check_norm_pair
 from torch_impls.rms_norm_grad import Matrix, Vector
 
 PEER = "quack-kernels"
@@ -17,7 +17,7 @@ def rms_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tuple
 
     The backward pass takes the scales of the forward pass, so both run. Raises ValueError for other shapes and dtypes.
     """
-    check_norm_grad("rms_norm_grad", x, weight, dy)
+    check_norm_pair("rms_norm_grad", x, weight, dy=dy)
     if x.numel() == 0:
         return x.new_empty(x.shape), weight.new_zeros(weight.shape)
     x, weight = x.contiguous(), weight.contiguous()

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.norm_grads import norm_grads
-from triton_kernels._runtime.contract import check_norm_grad
+from triton_kernels._runtime.contract import check_norm_pair
 from triton_kernels._runtime.launch import kept
 
 DETERMINISTIC = True
@@ -23,6 +23,6 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     Errors: ValueError for other shapes, dtypes or devices.
     Source: Triton's tutorial "Layer Normalization", whose programs add to shared sums with locks; these have their own.
     """
-    check_norm_grad("layer_norm_grad", x, weight, dy)
+    check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     dx, dweight, dbias = norm_grads(x, weight, dy, eps, centered=True)
     return dx, dweight, dbias

@@ -4,7 +4,7 @@ import torch
 from liger_kernel.ops import LigerLayerNormFunction
 from torch import Tensor
 
-from triton_kernels._runtime.contract import check_norm_grad
+from triton_kernels._runtime.contract import check_norm_pair
 from triton_kernels.layer_norm_grad import Matrix, Vector
 
 PEER = "liger-kernel"
@@ -18,7 +18,7 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     The backward pass takes the means and scales of the forward pass, so both run. Raises ValueError for other shapes
     and dtypes, NotImplementedError for rows that the library refuses.
     """
-    check_norm_grad("layer_norm_grad", x, weight, dy)
+    check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     if x.shape[1] > LONGEST:
         raise NotImplementedError(f"layer_norm_grad: liger-kernel takes rows of at most {LONGEST}; got {x.shape[1]}")
     if x.numel() == 0:
