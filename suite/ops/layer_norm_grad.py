@@ -50,12 +50,12 @@ class LayerNormGrad(RmsNormGrad):
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape, (case["N"],), (case["N"],))
 
-    def normed(self, x: torch.Tensor, eps: float) -> Normed:
+    def normed(self, x: torch.Tensor, eps: float, dtype: str) -> Normed:
         """Norm some rows, float64; the errors are those of `layer_norm_limit`."""
         mean = x.mean(dim=1, keepdim=True)
         centered = x - mean
         scale = centered.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
-        mean_variance, squares = row_variances(x, centered)
+        mean_variance, squares = row_variances(x, centered, dtype)
         shift = mean.abs() * unit_roundoff("float32")
         moved = (mean_variance.sqrt() * deviations(x.numel()) + shift) * scale
         variance = squares / 4.0 + (moved.square() / 2.0).square()

@@ -181,10 +181,10 @@ class RmsNormGrad(Operation):
     def output_shape(self, case: Case) -> Shape:
         return outputs.flat_shape(self.output_shapes(case))
 
-    def normed(self, x: torch.Tensor, eps: float) -> Normed:
+    def normed(self, x: torch.Tensor, eps: float, dtype: str) -> Normed:
         """Norm some rows, float64; the errors are those of `rms_norm_limit`."""
         scale = x.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
-        return Normed(x * scale, scale, squares_variance(x) / 4.0, FACTORS)
+        return Normed(x * scale, scale, squares_variance(x, dtype) / 4.0, FACTORS)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield dx in blocks of rows, then dweight, and dbias if there is one, which are sums over the blocks."""
@@ -195,7 +195,7 @@ class RmsNormGrad(Operation):
         together = rows_per_block(n)
         for start in range(0, m if n else 0, together):
             x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[2]))
-            rows = self.normed(x, eps)
+            rows = self.normed(x, eps, case.dtype)
             del x
             terms = dy * rows.xhat
             variance = terms.square() * (rows.variance + 3.0 * u**2)
