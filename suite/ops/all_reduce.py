@@ -20,6 +20,7 @@ from suite.problem.truth import Truth
 
 class AllReduce(RankedOperation):
     rank = 200
+    group = "ranks"
     name = "all_reduce"
     over_ranks = True
     formula = "y[i] = sum over ranks of x[i], the same on every rank"

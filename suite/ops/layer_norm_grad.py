@@ -18,6 +18,7 @@ from suite.problem.shape import Shape
 
 class LayerNormGrad(RmsNormGrad):
     rank = 40
+    group = "rows"
     name = "layer_norm_grad"
     formula = (
         "dX = s (G - mean(G) - Xhat mean(G Xhat)), dW = sum over rows of dY Xhat, db = sum over rows of dY, "

@@ -124,6 +124,7 @@ def empty_sum(columns: int, device: torch.device) -> ColumnSum:
 
 class RmsNormGrad(Operation):
     rank = 39
+    group = "rows"
     name = "rms_norm_grad"
     formula = (
         "dX = s (G - Xhat mean(G Xhat)), dW = sum over rows of dY Xhat, where s = 1 / sqrt(mean(X^2) + eps), "
