@@ -55,7 +55,7 @@ extern "C" int max_pool2d_vectorized(const void* x, void* out, int64_t packs, in
                                      int64_t x_n, int64_t x_h, int64_t x_w, int64_t R, int64_t S, int64_t P, int64_t Q,
                                      int64_t stride, int64_t padding, int64_t dtype, cudaStream_t stream,
                                      LaunchRecord* record) {
-    const PoolShape shape = {int(H),      int(W),       int(R), int(S), int(P), int(Q), int(stride), int(padding),
+    const PoolShape shape = {int(H), int(W), int(R), int(S), int(P), int(Q), int(stride), int(padding),
                              unsigned(channels), unsigned(packs)};
     const PoolStrides by = {x_n, x_h, x_w};
     const dim3 grid(unsigned(ceil_div<int64_t>(packs, THREADS))), block(THREADS);
