@@ -56,7 +56,7 @@ def make(mistake: str):
             rest2 = float(torch.tensor(1.0) - torch.tensor(beta2))
         new_m, new_v = beta1 * m.double() + (1.0 - beta1) * g, beta2 * v.double() + rest2 * g * g
         if mistake == "moments_in_bfloat16":
-            new_m, new_v = (each.bfloat16().double() for each in (new_m, new_v))
+            new_m, new_v = (each.float().bfloat16().double() for each in (new_m, new_v))
         steps = step - 1 if mistake == "correction_of_the_step_before" else step
         correction1, correction2 = 1.0 - beta1**steps, 1.0 - beta2**steps
         if mistake in ("no_correction", "only_m_corrected"):
