@@ -231,7 +231,7 @@ class TimedInputs:
         if not outputs:
             return []
         problem = self._problem
-        truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
+        truth = problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
         shape, dtype = problem.output_shape, problem.output_dtype
         verdicts = judge_together(
             outputs, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results

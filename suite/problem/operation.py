@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
+    """One operation. `rank`, `options` and `over_ranks` are literals: `suite.ops` reads them and imports no file."""
 
     rank: ClassVar[int]
     """Position among the operations; a course takes them in ascending order."""
@@ -77,6 +77,8 @@ class Operation(ABC):
 
     weaknesses: tuple[str, ...] = ()
     """Reasons why an ok of this operation says little, if it is a user's."""
+    over_ranks: ClassVar[bool] = False
+    """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 
@@ -93,6 +95,16 @@ class Operation(ABC):
     @abstractmethod
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield the float64 result of the rounded inputs with its error bound, in pieces that fit in memory."""
+
+    def exact_truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """Yield the pieces of `truth`, whose values have two parts if the dtype is float64."""
+        found = self.truth(inputs, case)
+        if case.dtype != formats.DOUBLE or self.source is not None:
+            return found
+        from suite import exact
+        from suite.problem.truth import in_two_parts
+
+        return in_two_parts(found, exact.results(self.name, inputs, self.arguments(case)))
 
     @abstractmethod
     def output_shape(self, case: Case) -> Shape:
@@ -250,16 +262,22 @@ class Operation(ABC):
             for precision in self.precisions(dtype)
         ]
 
-    def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
-        """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
+    def cases(
+        self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = (), more: Iterable[str] = ()
+    ) -> list[Case]:
+        """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own.
+
+        more: dtypes that the family supports besides those of its declaration.
+        """
         family = self.family(inputs)
+        dtypes = dict.fromkeys((*family.dtypes, *filter(family.supports, more)))
         if not (shapes or family.shapes):
-            plain = self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
+            plain = self.plain_cases(device_type, (dtype for dtype in dtypes if dtype in formats.DTYPES_BEYOND))
             return [replace(case, inputs=inputs) for case in plain]
         return [
             self.case(shape, dtype, precision, inputs=inputs, **options)
             for shape in shapes or family.shapes
-            for dtype in family.dtypes
+            for dtype in dtypes
             for precision in self.precisions(dtype)
             for options in self.option_combinations(dtype, family.options)
         ]
@@ -286,7 +304,7 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in found
-            if dtype in self.family(each.inputs).dtypes
+            if self.family(each.inputs).supports(dtype)
         }
 
     def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:
@@ -294,7 +312,7 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in self.large
-            if dtype in self.family(each.inputs).dtypes
+            if self.family(each.inputs).supports(dtype)
         }
 
     def family(self, inputs: str) -> Family:
@@ -386,4 +404,8 @@ class Operation(ABC):
         """
         held = 3 * self._input_bytes(case) + 4 * self.output_bytes(case)
         held += 2 * self.joined_bytes(case) if self.outputs else 0
+        if case.dtype == formats.DOUBLE:
+            from suite import exact
+
+            held += exact.workspace_bytes(sum(map(math.prod, self.operands(case))), math.prod(self.output_shape(case)))
         return held + self.workspace_bytes(case) + STATISTICS_BYTES

@@ -13,8 +13,8 @@ from typing import Any, get_args, get_origin
 import torch
 from torch import Tensor
 
-TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?", float | None: "float?"}
-TYPES[tuple[int, int]] = "int[2]"
+TYPES: dict[Any, str] = {str: "str", bool: "bool", int: "int", float: "float"}
+TYPES |= {int | None: "int?", float | None: "float?", tuple[int, int]: "int[2]"}
 """Python types of options, and the names of these types in torch's schemas."""
 
 
