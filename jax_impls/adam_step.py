@@ -6,7 +6,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from jax_impls._runtime.contract import check_adam_step
@@ -43,7 +42,7 @@ def adam_step(
     rate, root_factor = lr / (1.0 - beta1**step), (1.0 - beta2**step) ** -0.5
     decay = 1.0 - lr * weight_decay if decoupled else weight_decay
     factors = beta1, 1.0 - beta1, beta2, 1.0 - beta2, rate, root_factor, eps, decay
-    return _step(param, grad, m, v, np.array(factors, np.float32), decoupled=decoupled)
+    return _step(param, grad, m, v, jnp.asarray(factors, jnp.float32), decoupled=decoupled)
 
 
 @partial(jax.jit, static_argnames=("decoupled",))

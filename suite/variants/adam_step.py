@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,8 +102,8 @@ def _errors(inputs: Inputs, case: Case) -> torch.Tensor:
 
 def _mistakes(right: Step, case: Case) -> Iterator[tuple[str, Step]]:
     at, step = right.at, right.at["step"]
-    for names, changes in (("m was", {"steps1": 1e9}), ("v was", {"steps2": 1e9})):
-        yield f"{names} not corrected for its bias", replace(right, **changes)
+    yield "m was not corrected for its bias", replace(right, steps1=1e9)
+    yield "v was not corrected for its bias", replace(right, steps2=1e9)
     yield "m and v were not corrected for their bias", replace(right, steps1=1e9, steps2=1e9)
     for name, other in (("before", step - 1), ("after", step + 1)):
         if other > 0:
@@ -122,7 +123,7 @@ def _mistakes(right: Step, case: Case) -> Iterator[tuple[str, Step]]:
     yield "m was beta1 g + (1 - beta1) m", replace(right, m=right.grad, grad=right.m)
     yield from _decays(right)
     for kind in sixteen_bit_formats(case.dtype):
-        yield f"m and v were rounded to {kind}", replace(right, moments=lambda x, kind=kind: rounded(x, kind))
+        yield f"m and v were rounded to {kind}", replace(right, moments=partial(rounded, kind=kind))
         if kind != case.dtype:
             yield f"the gradient was rounded to {kind}", replace(right, grad=rounded(right.grad, kind))
             yield f"the parameters were rounded to {kind}", replace(right, param=rounded(right.param, kind))
