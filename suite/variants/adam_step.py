@@ -80,7 +80,8 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if not 0 < case["N"] <= MAX_ELEMENTS:
         return
     at = ops.get("adam_step").arguments(case)
-    right = Step(*(each.double() for each in inputs), at, at["step"], at["step"])
+    param, grad, m, v = (each.double() for each in inputs)
+    right = Step(param, grad, m, v, at, at["step"], at["step"])
     errors = _errors(inputs, case)
     for mistake, changed in _mistakes(right, case):
         value = changed.run()
