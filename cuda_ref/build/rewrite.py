@@ -67,11 +67,17 @@ def parameter_names(text: str, function: str) -> list[str]:
 
 def _declarations(text: str, function: str) -> list[str]:
     """The parameters of a launcher, without `const` and `__restrict__`."""
+    inside = declaration(text, function).partition("(")[2].removesuffix(")")
+    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in inside.split(",")]
+
+
+def declaration(text: str, function: str) -> str:
+    """`extern "C" int function(...)` as it stands in the text, on one line. Raises `LookupError` if there is none."""
     code = blank(text, strings=False)
-    match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
+    match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\([^()]*\)', code)
     if match is None:
         raise LookupError(f'no extern "C" int {function}(...)')
-    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
+    return " ".join(match[0].split()).replace("( ", "(")
 
 
 def launchers(text: str) -> dict[str, int]:

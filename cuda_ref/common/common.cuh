@@ -12,7 +12,7 @@
 //   // requires: sm_90a
 // Building it for the CPU, or for another GPU, then raises NotImplementedError. sm_80 means 8.0 or newer; the suffix
 // `a` means exactly that architecture. cp.async from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit,
-// __pipeline_wait_prior) needs no such line.
+// __pipeline_wait_prior) and nvcuda::wmma from <mma.h> need no such line.
 #pragma once
 
 #include <cuda_bf16.h>

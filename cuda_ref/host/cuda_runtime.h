@@ -18,6 +18,7 @@
 #include <initializer_list>
 
 #include <math.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

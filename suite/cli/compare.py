@@ -26,6 +26,7 @@ from suite.cli.options import (
     ForceOption,
     FormatOption,
     GpuModeOption,
+    GpusOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -50,6 +51,7 @@ from suite.cli.options import (
     ShapesFromOption,
     SortOption,
     StrictOption,
+    SustainedOption,
     SweepOption,
     TimeoutOption,
     TransfersOption,
@@ -57,6 +59,7 @@ from suite.cli.options import (
     check_noise,
     check_seed,
     check_timeout,
+    ranks,
     split,
 )
 from suite.cli.options import device as resolve
@@ -68,7 +71,7 @@ from suite.core.names import unknown
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
-from suite.runner.options import Options, sweep_host
+from suite.runner.options import Options, Sustain, sweep_host
 from suite.runner.selection import Selection
 
 if TYPE_CHECKING:
@@ -96,8 +99,10 @@ def compare(
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
+    gpus: GpusOption = None,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
+    sustained: SustainedOption = Sustain.LARGEST,
     transfers: TransfersOption = False,
     compiles: CompileOption = False,
     profile: ProfileOption = "",
@@ -134,9 +139,11 @@ def compare(
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
     where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
     shapes = sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
+    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
+    options = replace(
+        options, sustained=sustained, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat
+    )
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
     run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
 
@@ -165,6 +172,7 @@ def _selection(
     inputs: list[str] | None,
     sweep: bool,
     files: list[Path] | None,
+    gpus: str | None,
 ) -> Selection:
     """The selection that the command line asks for."""
     return Selection(
@@ -177,6 +185,7 @@ def _selection(
         inputs=split(inputs),
         sweep=sweep,
         files=tuple(files or ()),
+        ranks=ranks(gpus),
         **shapes,
     )
 

@@ -18,6 +18,7 @@ from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
 from suite.cli.emulate import emulate
+from suite.cli.exercise import exercise
 from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
@@ -65,6 +66,7 @@ app.command("nightly", context_settings={"allow_extra_args": True, "ignore_unkno
 app.command("shapes")(shapes)
 app.command("doctor")(doctor)
 app.command("emulate")(emulate)
+app.command("exercise")(exercise)
 app.command("new-op")(new_op)
 
 

@@ -16,6 +16,11 @@ ADDED_COLUMNS = (
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
     "judged",
+    "ranks",
+    "bus_gb_per_s",
+    *("of_limit_at_clock", "sustained_us", "sustained_us_low", "sustained_us_high"),
+    *("sustained_of_limit", "sustained_of_limit_at_clock"),
+    *("sustained_clock_mhz", "sustained_power_w", "sustained_temperature_c", "sustained"),
     *(
         "counted",
         "count_warps",

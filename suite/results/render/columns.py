@@ -11,11 +11,12 @@ from suite.core.text import one_line
 from suite.results.groups import Standing, standing, standings
 from suite.results.noise import noise
 from suite.results.row import Bound, Row
+from suite.results.two_times import order_differs
 
 INTERVAL, NOISY = "interval", "noisy"
 """Two special columns. `interval` is half the width of the 95% interval of device_us in percent, and no field of `Row`.
 `noisy` is not a number."""
-RATIOS = ("vs_peer", "of_limit")
+RATIOS = ("vs_peer", "of_limit", "of_limit_at_clock")
 """Columns that are blank for noisy rows. So is `vs_best`, except for a noisy row that is ranked."""
 
 
@@ -36,6 +37,13 @@ SHOWN = (
     Column("vs_best", "vs best vendor"),
     Column("vs_peer", "vs best peer"),
     Column("of_limit", "of limit"),
+    Column("of_limit_at_clock", "at clock"),
+    Column("sustained_us", "sustained us", 4),
+    Column("sustained_of_limit", "of limit"),
+    Column("sustained_of_limit_at_clock", "at clock"),
+    Column("sustained_clock_mhz", "MHz", 4),
+    Column("sustained_power_w", "W", 3),
+    Column("sustained_temperature_c", "C", 2),
     Column("occupancy", "occupancy", 2),
     Column("ncu_occupancy", "achieved", 2),
     Column("ncu_tensor", "tensor cores", 2),
@@ -59,6 +67,7 @@ SHOWN = (
     Column("count_masked", "masked", 2),
     Column("gb_per_s", "GB/s", 4),
     Column("tflops", "TFLOP/s", 4),
+    Column("bus_gb_per_s", "bus GB/s", 4),
     Column("latency_us", "latency us", 4),
     Column("dispatch_us", "dispatch us", 3),
     Column("graph_us", "graph us", 3),
@@ -163,7 +172,7 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
             reasons = sorted({row.clock_reasons for row in marked if row.clock_reasons})
             facts = [f"{', '.join(clocks)} of the highest SM clock"] if clocks else []
             found.append(one_line(f"{mark} {meaning} ({'; '.join([*facts, *reasons])})"))
-    return found
+    return found + [one_line(text) for text in order_differs(rows)]
 
 
 def _kernels(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,14 @@
+"""Exercise jax/04_immutable: arrays never change.
+
+out[0] = x[0], out[i] = x[i] - x[i - 1]. x[1:] -= ... is an error; x.at[1:].add(y) returns a new array instead. Under
+jit XLA writes it in place where the old one is not needed any more.
+"""
+
+framework = "jax"
+
+
+def differences(x):
+    """[N] -> [N]"""
+    # TODO: return x with the element before subtracted from each but the first.
+    return x.at[1:].add(-x[:-1])
+    # END

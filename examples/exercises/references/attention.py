@@ -1,0 +1,16 @@
+"""One head of attention: S queries, S keys and values, D numbers each"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+shapes = ["S=96,D=32"]
+dtypes = ["float32"]
+tolerance = (1e-5, 1e-5)
+
+
+def reference(q: Float[Tensor, "S D"], k: Float[Tensor, "S D"], v: Float[Tensor, "S D"]) -> Tensor:
+    """out = softmax(q k^T / sqrt(D)) v"""
+    return torch.softmax(q @ k.T / math.sqrt(q.shape[1]), dim=1) @ v

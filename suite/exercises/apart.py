@@ -1,0 +1,87 @@
+"""Judges files of exercises in a process of its own, which may crash or hang. What the files print is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from suite.core.errors import SuiteError
+from suite.core.package import qualified
+from suite.exercises import catalogue
+from suite.exercises.catalogue import Exercise
+from suite.exercises.judge import Outcome, Verdict, hint_for, judge
+from suite.hardware.device import Device, resolve
+from suite.processes.child import environment_with_suite
+
+LIMIT_S = 120.0
+"""Time allowed for a file; most of it is the start of the frameworks and the compiler."""
+Asked = tuple[Exercise, Path]
+
+
+def verdicts(asked: Sequence[Asked], device: str = "cpu") -> list[Verdict]:
+    """The verdict on each file. A file that ends or hangs the process is wrong, and the rest get a new process.
+
+    Raises `SuiteError` if a framework or a compiler is missing.
+    """
+    found: list[Verdict] = []
+    while len(found) < len(asked):
+        rest = asked[len(found) :]
+        some, ended = _in_one_process(rest, device)
+        found += some
+        if ended and len(some) < len(rest):
+            found.append(Verdict(Outcome.WRONG, ended, hint_for(ended, rest[len(some)][0])))
+    return found
+
+
+def _in_one_process(asked: Sequence[Asked], device: str) -> tuple[list[Verdict], str]:
+    """The verdicts that a process reached, and how it ended; empty if it reached all."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "verdicts")
+        results.touch()
+        files = [word for exercise, path in asked for word in (exercise.name, str(path.absolute()))]
+        command = [sys.executable, "-m", qualified("suite.exercises.apart"), device, str(results), *files]
+        ended = ""
+        try:
+            done = subprocess.run(command, env=environment_with_suite(os.environ), timeout=LIMIT_S * len(asked))
+            if done.returncode < 0:
+                ended = f"the process died of {signal.Signals(-done.returncode).name}"
+            elif done.returncode:
+                ended = f"the process ended with status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            ended = f"it did not finish within {LIMIT_S:.0f} seconds"
+        read = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    if read and "error" in read[-1]:
+        raise SuiteError(read[-1]["error"])
+    return [Verdict(Outcome(each["outcome"]), each["reason"], each["hint"]) for each in read], ended
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Judge the files of the command line, `DEVICE RESULTS (NAME FILE)...`, and write a line for each verdict."""
+    device, results, *files = arguments
+    where = resolve(device)
+    _prepare(where)
+    with open(results, "a", encoding="utf-8", buffering=1) as out:
+        for name, path in zip(files[::2], files[1::2], strict=True):
+            try:
+                found = vars(judge(catalogue.find(name), Path(path), where))
+            except SuiteError as error:
+                found = {"error": str(error)}
+            print(json.dumps(found), file=out)
+
+
+def _prepare(device: Device) -> None:
+    """Set what the frameworks read when they are imported, as in a worker."""
+    from suite import frameworks
+
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,127 @@
+"""Calls the file of an exercise in this process, as `compare --with` calls a file, and gives a verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suite.exercises.catalogue import Exercise
+from suite.exercises.gap import gap, is_empty, words
+from suite.hardware.device import Device
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+
+if TYPE_CHECKING:  # imports torch, which must happen after the frameworks are prepared for the device
+    import torch
+
+    from suite.external.implementation import ExternalImplementation
+
+SEED = 0
+
+
+class Outcome(StrEnum):
+    PASS = "pass"
+    WRONG = "wrong"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said about a file: the outcome, its reason, and a hint if it is wrong."""
+
+    outcome: Outcome
+    reason: str = ""
+    hint: str = ""
+
+
+HINTS = (
+    (r"race: ", "two threads touch the same shared memory and no barrier orders them: which thread waits for which?"),
+    (r"\b(?:reads|writes) index ", "the index is beyond the end: which threads, or which lanes, have nothing to do?"),
+    (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
+    (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
+    (r"did not finish|waits? ", "threads wait for each other: does each of them reach the barrier?"),
+    (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
+    (
+        r"^shape: |^dtype: |^type: ",
+        "the text at the top of the file states shape and type of the result",
+    ),
+    (r"wrote outside|inputs changed", "a store goes to a place that is not this thread's or program's"),
+)
+"""Help by the kind of fault: the first whose pattern the reason has. Other faults get the exercise's own hint."""
+
+
+def hint_for(reason: str, exercise: Exercise) -> str:
+    """Help for a file that is wrong for this reason."""
+    return next((text for pattern, text in HINTS if re.search(pattern, reason)), exercise.hint)
+
+
+def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
+    """The verdict on the file `path`.
+
+    Raises `UsageError` for a file that cannot be read, and `SuiteError` if a framework or a compiler is missing.
+    """
+    from suite.external.source import contents_of
+
+    text = contents_of(path).decode("utf-8", "replace")
+    if is_empty(text, exercise.file.suffix):
+        found = gap(text)
+        todo = f"line {found.line}: {found.task}" if found else f"write {exercise.operation}"
+        return Verdict(Outcome.EMPTY, f"nothing stands between TODO and END; {todo}")
+    reason = next(_faults(exercise, path, device), "")
+    if not reason:
+        code = words(text, exercise.file.suffix)
+        missing = [word for word in exercise.uses if word not in code]
+        if not missing:
+            return Verdict(Outcome.PASS)
+        reason = f"the results are right, but {', '.join(missing)} is not used: {exercise.idea}"
+        return Verdict(Outcome.WRONG, reason, exercise.hint)
+    return Verdict(Outcome.WRONG, reason, hint_for(reason, exercise))
+
+
+def _faults(exercise: Exercise, path: Path, device: Device) -> Iterator[str]:
+    """What is wrong, one case after the other. Each call checks accesses to memory, if the framework can."""
+    import torch
+
+    from suite import custom
+    from suite.core.errors import SuiteError
+    from suite.custom.file import source_of
+    from suite.external import source
+    from suite.external.implementation import ExternalImplementation
+
+    op = custom.find(source_of(exercise.reference, "reference"))
+    implementation = ExternalImplementation.from_file(source.read(path), op)
+    if implementation.fault:
+        yield implementation.fault
+        return
+    if (obstacle := implementation.obstacle(device)) is not None:
+        raise SuiteError(f"{exercise.name}: {obstacle[1]}")
+    where = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
+    for case in _cases(exercise, op):
+        reason = _fault(implementation.for_case(case), case, device, where)
+        if reason:
+            yield f"{reason} ({case.label})"
+
+
+def _cases(exercise: Exercise, op: Operation) -> list[Case]:
+    shapes = [shape for text in exercise.shapes for shape in op.parse_shapes(text)]
+    cases = [op.case(shape, dtype) for shape in shapes for dtype in op.dtypes] or op.default_cases("cpu")
+    return [case for case in cases if not exercise.dtype or case.dtype == exercise.dtype]
+
+
+def _fault(implementation: ExternalImplementation, case: Case, device: Device, where: torch.device) -> str:
+    """What is wrong on one case; empty if nothing is."""
+    from suite.checking.check import check
+    from suite.checking.problem import Problem
+
+    problem = Problem(case, SEED, where)
+    adapter = implementation.adapter
+    try:
+        with adapter.checks_memory(device):
+            found = check(lambda: implementation.function_for(case, len(problem.buffers)), adapter, problem)
+    except Exception as error:
+        return implementation.describe_error(error, device.type)
+    return found.explanation if not found.agrees else ""

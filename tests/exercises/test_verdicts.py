@@ -1,0 +1,77 @@
+"""Every exercise of the course: its answer passes, wrong files get their reason, and the file with the gap is empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from exercises import edits
+
+from suite.exercises import catalogue
+from suite.exercises.apart import verdicts
+from suite.exercises.catalogue import Exercise
+from suite.exercises.gap import emptied, gap
+from suite.exercises.judge import Outcome
+
+WRONG = {
+    f"{path}/{name}": given for path in catalogue.PATHS for name, given in getattr(edits, path.upper(), {}).items()
+}
+EXERCISES = catalogue.exercises()
+
+
+def wrong_files(exercise: Exercise, folder: Path) -> list[tuple[Path, str]]:
+    """Each wrong file of an exercise, with a part of the reason that it must get."""
+    text, found = exercise.answer.read_text(encoding="utf-8"), []
+    for number, (old, new, reason) in enumerate(WRONG[exercise.name]):
+        assert text.count(old) == 1, f"{exercise.name}: {old!r} stands {text.count(old)} times in its answer"
+        path = folder / f"{exercise.name.replace('/', '_')}_{number}{exercise.answer.suffix}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        found.append((path, reason))
+    return found
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("path", catalogue.PATHS)
+def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path) -> None:
+    asked, expected = [], []
+    for each in catalogue.of_path(path):
+        asked += [(each, each.file), (each, each.answer)]
+        expected += [(Outcome.EMPTY, f": {gap(each.file.read_text(encoding='utf-8')).task}"), (Outcome.PASS, "")]
+        for file, reason in wrong_files(each, tmp_path):
+            asked.append((each, file))
+            expected.append((Outcome.WRONG, reason))
+    found = verdicts(asked)
+    differing = [
+        f"{file.name}: {verdict.outcome}: {verdict.reason}; expected {outcome}: {reason}"
+        for (_, file), verdict, (outcome, reason) in zip(asked, found, expected, strict=True)
+        if verdict.outcome is not outcome or reason not in verdict.reason or bool(verdict.hint) != (outcome == "wrong")
+    ]
+    assert not differing, "\n".join(differing)
+
+
+def test_every_exercise_has_a_wrong_file() -> None:
+    assert set(WRONG) == {each.name for each in EXERCISES}
+    assert all(WRONG.values())
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
+def test_the_exercise_is_its_answer_without_the_gap(exercise: Exercise) -> None:
+    answer = exercise.answer.read_text(encoding="utf-8")
+    assert answer.count("TODO") == 1
+    assert emptied(answer) == exercise.file.read_text(encoding="utf-8"), "python validation/exercise_files.py --write"
+    found = gap(answer)
+    assert found is not None
+    assert found.code.strip()
+
+
+def test_no_file_lies_beside_the_exercises_without_being_one() -> None:
+    files = {path for name in catalogue.PATHS for path in (catalogue.FOLDER / name).iterdir() if path.is_file()}
+    assert files == {each.file for each in EXERCISES}
+    assert {each.stem for each in (catalogue.FOLDER / "references").glob("*.py")} == {
+        each.operation for each in EXERCISES
+    }
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
+def test_the_chapter_of_an_exercise_names_it(exercise: Exercise) -> None:
+    assert f"`{exercise.name}`" in exercise.page.read_text(encoding="utf-8")
