@@ -254,7 +254,8 @@ def _kernel_start(code: str, end: int) -> int:
                 depth += (code[i] == ">") - (code[i] == "<")
             if depth == 0 and inner == 0:
                 break
-    return re.search(r"(?:::\s*)?(?:\w+\s*::\s*)*\w*\s*\Z", code[:i]).start()  # type: ignore[union-attr]
+    begin = max(code.rfind(each, 0, i) for each in (";", "{", "}", ")")) + 1  # a search of the whole text takes long
+    return begin + re.search(r"(?:::\s*)?(?:\w+\s*::\s*)*\w*\s*\Z", code[begin:i]).start()  # type: ignore[union-attr]
 
 
 def _config_end(code: str, start: int) -> int:
