@@ -113,8 +113,8 @@ def watched() -> Iterator[Watch]:
         watch.begin(self.fn.__name__, given)
         return run(self, *args, **kwargs)
 
-    for name, (what, mask) in _ACCESSES.items():
-        setattr(InterpreterBuilder, name, _watching(watch, kept[name], what, mask))
+    for name, places in _ACCESSES.items():
+        setattr(InterpreterBuilder, name, _watching(watch, kept[name], *places))
     GridExecutor.__call__ = launch
     try:
         yield watch
@@ -124,25 +124,25 @@ def watched() -> Iterator[Watch]:
             setattr(InterpreterBuilder, name, method)
 
 
-_ACCESSES: dict[str, tuple[str, str]] = {
-    "create_masked_load": ("loads", "mask"),
-    "create_masked_store": ("stores", "mask"),
-    "create_atomic_rmw": ("stores", "mask"),
-    "create_atomic_cas": ("stores", ""),
+_ACCESSES: dict[str, tuple[str, tuple[int, str], tuple[int, str] | None]] = {
+    "create_masked_load": ("loads", (0, "ptrs"), (1, "mask")),
+    "create_masked_store": ("stores", (0, "ptrs"), (2, "mask")),
+    "create_atomic_rmw": ("stores", (1, "ptr"), (3, "mask")),
+    "create_atomic_cas": ("stores", (0, "ptr"), None),
 }
-"""Methods of the interpreter that all accesses go through, what they do, and their parameter of the mask."""
+"""Methods of the interpreter that all accesses go through, what they do, and place and name of pointers and mask."""
 
 
-def _watching(watch: Watch, method: Callable[..., Any], what: str, mask: str) -> Callable[..., Any]:
-    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
-    pointers = next((i for i, name in enumerate(parameters) if name in ("ptr", "ptrs")), 0)
-    masks = parameters.index(mask) if mask in parameters else None
+def _watching(
+    watch: Watch, method: Callable[..., Any], what: str, pointers: tuple[int, str], mask: tuple[int, str] | None
+) -> Callable[..., Any]:
+    def call(self: Any, *operands: Any, **named: Any) -> Any:
+        def given(place: int, name: str) -> Any:
+            return operands[place] if place < len(operands) else named[name]
 
-    def call(self: Any, *operands: Any) -> Any:
-        watch.access(tuple(self.grid_idx), what, operands[pointers], None if masks is None else operands[masks])
-        return method(self, *operands)
+        watch.access(tuple(self.grid_idx), what, given(*pointers), None if mask is None else given(*mask))
+        return method(self, *operands, **named)
 
-    call.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     return call
 
 
