@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 IMAGES = ROOT / "docs" / "learn" / "img"
 RESULTS = ROOT / "results" / "nvidia-h200"
-DEVICE = RESULTS / "device.json"
+DEVICE = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "course" / "device.json"
 """A GPU as `cuda_driver.devices` describes it, kept for the figure of its memories."""
 SHOWN = (
     ("vector_add", "N=268435456", "bfloat16", ("cuda",)),
@@ -76,6 +76,7 @@ def committed_device() -> dict[str, Any]:
 FIGURES: dict[str, Callable[[], Figure]] = {
     "threads": threads.threads,
     "chips": chips.chips,
+    "memory": lambda: of_memory(committed_device(), DEVICE.parents[1]),
     "tiles": tiles.tiles,
     "roofline": of_results,
     "ring": ring.ring,

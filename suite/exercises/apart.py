@@ -19,7 +19,7 @@ from suite.exercises.judge import Outcome, Verdict, hint_for, judge
 from suite.hardware.device import Device, resolve
 from suite.processes.child import environment_with_suite
 
-LIMIT_S = 120.0
+LIMIT_S = 60.0
 """Time allowed for a file; most of it is the start of the frameworks and the compiler."""
 Asked = tuple[Exercise, Path]
 

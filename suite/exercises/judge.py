@@ -43,7 +43,7 @@ HINTS = (
     (r"\b(?:reads|writes) index ", "the index is beyond the end: which threads, or which lanes, have nothing to do?"),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
     (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
-    (r"did not finish|waits? ", "threads wait for each other: does each of them reach the barrier?"),
+    (r"did not finish|waits? ", "a loop does not end, or threads wait for others that never reach the barrier"),
     (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
     (
         r"^shape: |^dtype: |^type: ",
@@ -77,7 +77,7 @@ def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
         missing = [word for word in exercise.uses if word not in code]
         if not missing:
             return Verdict(Outcome.PASS)
-        reason = f"the results are right, but {', '.join(missing)} is not used: {exercise.idea}"
+        reason = f"the results are right, but the file does not use {', '.join(missing)}"
         return Verdict(Outcome.WRONG, reason, exercise.hint)
     return Verdict(Outcome.WRONG, reason, hint_for(reason, exercise))
 
