@@ -21,6 +21,8 @@ from suite.processes.child import environment_with_suite
 
 LIMIT_S = 60.0
 """Time allowed for a file; most of it is the start of the frameworks and the compiler."""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+"""Arrays of exercises are small: starting more threads takes longer than their work."""
 Asked = tuple[Exercise, Path]
 
 
@@ -48,7 +50,7 @@ def _in_one_process(asked: Sequence[Asked], device: str) -> tuple[list[Verdict],
         command = [sys.executable, "-m", qualified("suite.exercises.apart"), device, str(results), *files]
         ended = ""
         try:
-            done = subprocess.run(command, env=environment_with_suite(os.environ), timeout=LIMIT_S * len(asked))
+            done = subprocess.run(command, env=environment_with_suite(ENVIRONMENT), timeout=LIMIT_S * len(asked))
             if done.returncode < 0:
                 ended = f"the process died of {signal.Signals(-done.returncode).name}"
             elif done.returncode:
