@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_conv2d
+from jax_impls._runtime.contract import check_conv2d, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames=("stride", "padding", "precision"))
@@ -31,11 +31,11 @@ def conv2d(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """
-    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision, float64=True)
     on_gpu = jax.default_backend() == "gpu"
     dtype = x.dtype
     if not on_gpu:
-        x, weight = x.astype(jnp.float32), weight.astype(jnp.float32)
+        x, weight = x.astype(working(x)), weight.astype(working(x))
     y = lax.conv_general_dilated(
         x,
         weight,

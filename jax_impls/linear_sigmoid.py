@@ -9,10 +9,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_linear
-from jax_impls.sigmoid import sigmoid_float32
+from jax_impls._runtime.contract import check_linear, working
+from jax_impls.sigmoid import stable_sigmoid
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames="precision")
@@ -26,8 +27,8 @@ def linear_sigmoid(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
-    return sigmoid_float32(logits(x, weight, bias, precision).astype(jnp.float32)).astype(x.dtype)
+    check_linear("linear_sigmoid", x, weight, bias, precision=precision, float64=True)
+    return stable_sigmoid(logits(x, weight, bias, precision).astype(working(x))).astype(x.dtype)
 
 
 def logits(x: Array, weight: Array, bias: Array, precision: str) -> Array:
@@ -38,6 +39,8 @@ def logits(x: Array, weight: Array, bias: Array, precision: str) -> Array:
 def product(a: Array, b: Array, contracted: tuple[int, int], precision: str) -> Array:
     """Sum of the products of a and b over one dimension of each, in their dtype."""
     dimensions = (((contracted[0],), (contracted[1],)), ((), ()))
+    if a.dtype == jnp.float64:
+        return lax.dot_general(a, b, dimensions, precision=lax.Precision.HIGHEST)
     if a.dtype != jnp.float32:
         return lax.dot_general(a, b, dimensions)
     algorithm = lax.Precision.HIGHEST if precision == "ieee" else lax.DotAlgorithmPreset.TF32_TF32_F32

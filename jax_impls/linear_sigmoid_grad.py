@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_linear
+from jax_impls._runtime.contract import check_linear, working
 from jax_impls.linear_sigmoid import logits, product
-from jax_impls.sigmoid import sigmoid_float32
+from jax_impls.sigmoid import stable_sigmoid
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames="precision")
@@ -31,9 +32,9 @@ def linear_sigmoid_grad(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """
-    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
-    y = sigmoid_float32(logits(x, weight, bias, precision).astype(jnp.float32))
-    wide = dy.astype(jnp.float32) * y * (1.0 - y)
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision, float64=True)
+    y = stable_sigmoid(logits(x, weight, bias, precision).astype(working(x)))
+    wide = dy.astype(working(x)) * y * (1.0 - y)
     dz = wide.astype(x.dtype)
     dbias = jnp.sum(wide, axis=0).astype(x.dtype)
     return product(dz, weight, (1, 0), precision), product(dz, x, (0, 0), precision), dbias

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from jax_impls._runtime.contract import check_add
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @jax.jit
@@ -18,5 +19,5 @@ def matrix_add(a: Float[Array, "M N"], b: Float[Array, "M N"]) -> Float[Array, "
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_add("matrix_add", a, b, ndim=2)
+    check_add("matrix_add", a, b, ndim=2, float64=True)
     return a + b

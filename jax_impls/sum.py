@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_sum
+from jax_impls._runtime.contract import check_sum, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames=("axis",))
@@ -19,5 +20,5 @@ def sum(x: Float[Array, "M N"], *, axis: int | None = None) -> Float[Array, ""] 
 
     float32, float16 or bfloat16; added in float32 and rounded once. Raises ValueError for other shapes, dtypes, axes.
     """
-    check_sum("sum", x, axis)
-    return jnp.sum(x, axis=axis, dtype=jnp.float32).astype(x.dtype)
+    check_sum("sum", x, axis, float64=True)
+    return jnp.sum(x, axis=axis, dtype=working(x)).astype(x.dtype)

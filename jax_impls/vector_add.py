@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from jax_impls._runtime.contract import check_add
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @jax.jit
@@ -16,5 +17,5 @@ def vector_add(a: Float[Array, " N"], b: Float[Array, " N"]) -> Float[Array, " N
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_add("vector_add", a, b, ndim=1)
+    check_add("vector_add", a, b, ndim=1, float64=True)
     return a + b

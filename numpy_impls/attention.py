@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_attention
+from numpy_impls._runtime.contract import check_attention, working
 
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 BLOCK_M = 128
 """Queries per step: the scores in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
@@ -39,23 +39,24 @@ def attention(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention(q, k, v, (scale_q, scale_k, scale_v))
+    check_attention(q, k, v, (scale_q, scale_k, scale_v), float64=True)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
     o = np.zeros(q.shape, ml_dtypes.bfloat16 if q.dtype == ml_dtypes.float8_e4m3fn else q.dtype)
     if o.size == 0 or S_k == 0:
         return o
-    scale = np.float32(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+    wide = np.dtype(working(q))
+    scale = wide.type(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
     if scale_q is not None and scale_k is not None:
         scale = scale * scale_q * scale_k
     for b, h in np.ndindex(B, H):
-        keys, values = (x[b, h // (H // H_kv)].astype(np.float32) for x in (k, v))
+        keys, values = (x[b, h // (H // H_kv)].astype(wide) for x in (k, v))
         if scale_v is not None:
             values *= scale_v
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
             seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query
-            s = (q[b, h, rows].astype(np.float32) @ keys[:seen].T) * scale  # [BLOCK_M, seen]
+            s = (q[b, h, rows].astype(wide) @ keys[:seen].T) * scale  # [BLOCK_M, seen]
             if causal:
                 s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))  # [BLOCK_M, seen]

@@ -7,7 +7,9 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_attention_grad
+from numpy_impls._runtime.contract import check_attention_grad, working
+
+DTYPES_BEYOND = ("float64",)
 
 BLOCK_M = 128
 """Queries per step: the probabilities in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
@@ -30,21 +32,22 @@ def attention_grad(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention_grad(q, k, v, do)
+    check_attention_grad(q, k, v, do, float64=True)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
-    dq = np.zeros(q.shape, np.float32)
-    dk, dv = (np.zeros(k.shape, np.float32) for _ in range(2))
+    wide = np.dtype(working(q))
+    dq = np.zeros(q.shape, wide)
+    dk, dv = (np.zeros(k.shape, wide) for _ in range(2))
     if S_k == 0:
         return dq.astype(q.dtype), dk.astype(q.dtype), dv.astype(q.dtype)
-    scale = np.float32(1.0 / math.sqrt(max(D, 1)) if sm_scale is None else sm_scale)
+    scale = wide.type(1.0 / math.sqrt(max(D, 1)) if sm_scale is None else sm_scale)
     for b, h in np.ndindex(B, H):
         h_kv = h // (H // H_kv)
-        keys, values = (x[b, h_kv].astype(np.float32) for x in (k, v))
+        keys, values = (x[b, h_kv].astype(wide) for x in (k, v))
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
             seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query
-            queries, given = (x[b, h, rows].astype(np.float32) for x in (q, do))
+            queries, given = (x[b, h, rows].astype(wide) for x in (q, do))
             s = (queries @ keys[:seen].T) * scale  # [BLOCK_M, seen]
             if causal:
                 s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf

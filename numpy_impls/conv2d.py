@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_conv2d
+from numpy_impls._runtime.contract import check_conv2d, working
+
+DTYPES_BEYOND = ("float64",)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -24,13 +26,14 @@ def conv2d(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
     """
-    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision, float64=True)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
     P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
     border = (padding, padding)
-    images = np.pad(x.astype(np.float32, copy=False), ((0, 0), border, border, (0, 0)))
-    taps = weight.astype(np.float32, copy=False)
-    y = np.zeros((N, P, Q, K), np.float32)
+    wide = np.dtype(working(x))
+    images = np.pad(x.astype(wide, copy=False), ((0, 0), border, border, (0, 0)))
+    taps = weight.astype(wide, copy=False)
+    y = np.zeros((N, P, Q, K), wide)
     for r in range(R):
         for s in range(S):
             pixels = images[:, r : r + (P - 1) * stride + 1 : stride, s : s + (Q - 1) * stride + 1 : stride]

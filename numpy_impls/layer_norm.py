@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_norm
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def layer_norm(
@@ -17,7 +19,7 @@ def layer_norm(
     x (M, N), weight and bias (N,), any strides; the result is row-major.
     float32, float16 or bfloat16; computed in float64 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("layer_norm", x, weight=weight, bias=bias)
+    check_norm("layer_norm", x, weight=weight, bias=bias, float64=True)
     if x.size == 0:
         return np.empty(x.shape, x.dtype)
     y = x.astype(np.float64, order="C")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_linear
+from numpy_impls._runtime.contract import check_linear, working
 from numpy_impls.sigmoid import sigmoid
+
+DTYPES_BEYOND = ("float64",)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -24,12 +26,12 @@ def linear_sigmoid(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
+    check_linear("linear_sigmoid", x, weight, bias, precision=precision, float64=True)
     return sigmoid(logits(x, weight, bias)).astype(x.dtype, copy=False)
 
 
 def logits(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """x weight^T + bias in float32."""
-    wide = (each.astype(np.float32, copy=False) for each in (x, weight.T, bias))
+    """x weight^T + bias in the working type."""
+    wide = (each.astype(working(x), copy=False) for each in (x, weight.T, bias))
     product, factor, added = wide
     return np.asarray(product @ factor + added)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_linear
+from numpy_impls._runtime.contract import check_linear, working
 from numpy_impls.linear_sigmoid import logits
 from numpy_impls.sigmoid import sigmoid
+
+DTYPES_BEYOND = ("float64",)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -25,8 +27,9 @@ def linear_sigmoid_grad(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
     """
-    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision, float64=True)
     y = sigmoid(logits(x, weight, bias))
-    dz = dy.astype(np.float32, copy=False) * y * (1.0 - y)
-    dx, dweight = dz @ weight.astype(np.float32, copy=False), dz.T @ x.astype(np.float32, copy=False)
+    given, matrix, rows = (each.astype(working(x), copy=False) for each in (dy, weight, x))
+    dz = given * y * (1.0 - y)
+    dx, dweight = dz @ matrix, dz.T @ rows
     return dx.astype(x.dtype), dweight.astype(x.dtype), dz.sum(axis=0).astype(x.dtype)

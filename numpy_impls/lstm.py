@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_lstm
 
+DTYPES_BEYOND = ("float64",)
+
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
@@ -27,7 +29,7 @@ def lstm(
     Dtypes: float32, float16 or bfloat16; everything is computed in float64, including h and c, and rounded once.
     Raises ValueError for other shapes and dtypes.
     """
-    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, float64=True)
     y = np.empty((T, B, H), x.dtype)
     inputs = x.astype(np.float64) @ w_ih.astype(np.float64).T + bias.astype(np.float64)
     weights, h, c = w_hh.astype(np.float64).T, h0.astype(np.float64), c0.astype(np.float64)

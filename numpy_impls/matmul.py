@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_matmul
+from numpy_impls._runtime.contract import check_matmul, working
 
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -31,8 +31,8 @@ def matmul(
     Raises ValueError for other shapes, dtypes, scales and precisions, NotImplementedError for "tf32", which no CPU BLAS
     computes.
     """
-    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
-    c = a.astype(np.float32, copy=False) @ b.astype(np.float32, copy=False)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, float64=True)
+    c = a.astype(working(a), copy=False) @ b.astype(working(a), copy=False)
     if a.dtype == ml_dtypes.float8_e4m3fn:
         return (c * (scale_a * scale_b)).astype(ml_dtypes.bfloat16)
     return c.astype(a.dtype, copy=False)

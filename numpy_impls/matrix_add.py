@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_add
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", invalid="ignore")
 def matrix_add(a: Float[np.ndarray, "M N"], b: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M N"]:
@@ -18,5 +20,5 @@ def matrix_add(a: Float[np.ndarray, "M N"], b: Float[np.ndarray, "M N"]) -> Floa
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_add("matrix_add", a, b, ndim=2)
+    check_add("matrix_add", a, b, ndim=2, float64=True)
     return np.add(a, b, order="C")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_multi_head_attention
+from numpy_impls._runtime.contract import check_multi_head_attention, working
 from numpy_impls.attention import attention
+
+DTYPES_BEYOND = ("float64",)
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -27,9 +29,9 @@ def multi_head_attention(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_multi_head_attention(x, w_qkv, w_out, heads)
+    check_multi_head_attention(x, w_qkv, w_out, heads, float64=True)
     (B, S, E), D = x.shape, x.shape[2] // heads
-    wide, w_in, w_last = (each.astype(np.float32, copy=False) for each in (x, w_qkv, w_out))
+    wide, w_in, w_last = (each.astype(working(x), copy=False) for each in (x, w_qkv, w_out))
     q, k, v = (wide @ w_in.T).reshape(B, S, 3, heads, D).transpose(2, 0, 3, 1, 4)
     o = attention(q, k, v, causal=causal).transpose(0, 2, 1, 3).reshape(B, S, E)
     return (o @ w_last.T).astype(x.dtype, copy=False)

@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_norm
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def rms_norm(x: Float[np.ndarray, "M N"], weight: Float[np.ndarray, N], *, eps: float) -> Float[np.ndarray, "M N"]:
@@ -15,7 +17,7 @@ def rms_norm(x: Float[np.ndarray, "M N"], weight: Float[np.ndarray, N], *, eps: 
     x (M, N), weight (N,), any strides; the result is row-major.
     float32, float16 or bfloat16; computed in float64 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("rms_norm", x, weight=weight)
+    check_norm("rms_norm", x, weight=weight, float64=True)
     if x.size == 0:
         return np.empty(x.shape, x.dtype)
     y = x.astype(np.float64, order="C")

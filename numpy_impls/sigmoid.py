@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_elementwise
 
+DTYPES_BEYOND = ("float64",)
+
 BLOCK = 1 << 15
 """Elements per step: the float64 temporary (256 KiB) stays in the cache."""
 
@@ -20,7 +22,7 @@ def sigmoid(x: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
 
     Raises ValueError for other dtypes.
     """
-    check_elementwise("sigmoid", x)
+    check_elementwise("sigmoid", x, float64=True)
     y = np.empty(x.shape, x.dtype)
     source, target = x.reshape(-1), y.reshape(-1)
     for start in range(0, x.size, BLOCK):

@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_rows
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def softmax(x: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M N"]:
@@ -15,7 +17,7 @@ def softmax(x: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M N"]:
     float32, float16 or bfloat16; computed in float64 and rounded once, because NumPy's float32 exponential alone errs
     by up to 2.5 ulp. Raises ValueError for other shapes and dtypes.
     """
-    check_rows("softmax", x)
+    check_rows("softmax", x, float64=True)
     y = x.astype(np.float64, order="C")
     y = np.exp(y - np.max(y, axis=1, keepdims=True, initial=-np.inf))
     return (y / np.sum(y, axis=1, keepdims=True)).astype(x.dtype)

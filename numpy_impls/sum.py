@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_sum
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", invalid="ignore")
 def sum(
@@ -16,5 +18,5 @@ def sum(
 
     float32, float16 or bfloat16; added in float64 and rounded once. Raises ValueError for other shapes, dtypes, axes.
     """
-    check_sum("sum", x, axis)
+    check_sum("sum", x, axis, float64=True)
     return np.asarray(np.sum(x, axis=axis, dtype=np.float64)).astype(x.dtype)

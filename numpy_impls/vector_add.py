@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from numpy_impls._runtime.contract import check_add
 
+DTYPES_BEYOND = ("float64",)
+
 
 @np.errstate(over="ignore", invalid="ignore")
 def vector_add(a: Float[np.ndarray, " N"], b: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
@@ -17,5 +19,5 @@ def vector_add(a: Float[np.ndarray, " N"], b: Float[np.ndarray, " N"]) -> Float[
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_add("vector_add", a, b, ndim=1)
+    check_add("vector_add", a, b, ndim=1, float64=True)
     return np.add(a, b)

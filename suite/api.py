@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from suite import hardware
 from suite.core.errors import UsageError
 from suite.core.least import Least
-from suite.hardware.device import resolve
+from suite.hardware.device import Device, resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
@@ -38,9 +38,10 @@ from suite.results.store import Results
 from suite.runner import in_process
 from suite.runner.arguments import Dtype, Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
-from suite.runner.options import Options, sweep_host
+from suite.runner.options import Options, Sustain, sweep_host
 from suite.runner.plan import Job, plan, refuse_too_large
 from suite.runner.python_words import for_python
+from suite.runner.selection import Selection
 from suite.timing.result import Timing
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def compare(
     timed: bool = True,
     cache: str = "cold",
     sweep: bool = False,
+    sustained: str = "none",
     transfers: bool = False,
     compiles: bool = False,
     max_noise: float = 5.0,
@@ -113,16 +115,23 @@ def compare(
     from suite.results.frame import frame
 
     check_known("cache", cache, ("cold", "warm"))
+    check_known("sustained", sustained, tuple(Sustain))
     where = resolve(device)
     chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files, exclude)
+    jobs = _jobs(chosen, where)
+    settings = Options(where, cache, timed, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
+    settings = replace(settings, max_noise=max_noise / 100, least=_least(min_time, samples), repeat=repeat)
+    settings = replace(settings, telling=chosen.telling, sustained=Sustain(sustained))
+    record = hardware.environment_record(where.type, where.index)
+    return frame(_rows(jobs, settings, record, out, force, on_step), record)
+
+
+def _jobs(chosen: Selection, where: Device) -> list[Job]:
+    """The jobs of a selection. Raises `UsageError` for one that cannot run on the device `where`."""
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(chosen, where, memory)
     refuse_too_large(jobs, memory, where.name)
-    settings = Options(where, cache, timed, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    least = _least(min_time, samples)
-    settings = replace(settings, max_noise=max_noise / 100, least=least, repeat=repeat, telling=chosen.telling)
-    record = hardware.environment_record(where.type, where.index)
-    return frame(_rows(jobs, settings, record, out, force, on_step), record)
+    return jobs
 
 
 @for_python

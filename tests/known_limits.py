@@ -41,6 +41,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "linear_sigmoid_grad", "torch", "strided"): (AMX, BETWEEN),
     ("cpu", "conv2d", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "conv2d", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
+    ("cpu", "max_pool2d", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "attention", "torch", "subnormal"): (AMX, DOT_PRODUCTS),
     ("cpu", "attention", "torch/flash", "subnormal"): (AMX, DOT_PRODUCTS),

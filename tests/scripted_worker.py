@@ -29,6 +29,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -59,7 +61,7 @@ def time_of(us: float, **more: Any) -> dict[str, Any]:
 
 def as_dict(request: Request) -> dict[str, Any]:
     """The fields of a request that answers read."""
-    done = {TimeRequest: "time", ProbeRequest: "probe", PeaksRequest: "peaks"}
+    done = {TimeRequest: "time", SustainRequest: "sustain", ProbeRequest: "probe", PeaksRequest: "peaks"}
     return {**asdict(request), "do": done.get(type(request), "check")}
 
 
@@ -68,6 +70,8 @@ def as_reply(request: Request, answer: dict[str, Any]) -> Reply:
     if "timings" in answer:
         missing = {"samples": 30, "stopped_by": "interval", "recorder": "", "cache": "", "reason": "", "remarks": ""}
         return TimeReply({name: TimingColumns(**{**missing, **each}) for name, each in answer["timings"].items()})
+    if isinstance(request, SustainRequest) and "columns" in answer:
+        return SustainReply(answer["columns"])
     if isinstance(request, PeaksRequest) and "contents" in answer:
         return PeaksReply(json.dumps(answer["contents"]))
     if answer["status"] == "error":

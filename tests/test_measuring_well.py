@@ -58,3 +58,20 @@ def test_first_call() -> None:
     found = row("vector_add", "N=1048576", "triton")
     assert f"took {found.first_call_s:.2f} s, with its import; a later one" in TEXT
     assert f"busy for {found.device_us:.1f} us" in TEXT
+
+
+def test_inputs_move_the_speed() -> None:
+    rows = read_rows(ROOT / "results" / "nvidia-h100-80gb-hbm3" / "inputs" / "matmul.csv")
+    assert len(rows) == 6
+    for each in rows:
+        cells = [
+            each.case.partition("inputs=")[2] or "normal",
+            f"{each.device_us:.1f}",
+            f"{each.tflops:.0f}",
+            f"{each.sustained_us:.1f}",
+            f"{each.sustained_clock_mhz:,.0f}",
+            f"{each.sustained_power_w:.0f}",
+            f"{each.joules:.3f}",
+            f"{each.max_rel:.1e}",
+        ]
+        assert f"| {' | '.join(cells)} |" in TEXT

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_conv2d
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
+DTYPES_BEYOND = ("float64",)
 
 
 def conv2d(
@@ -29,7 +30,7 @@ def conv2d(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" on a CPU.
     """
-    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision, float64=True)
     if weight.numel() == 0 or x.numel() == 0:
         return _zeros(x, weight, stride, padding)
     images, taps = x.permute(0, 3, 1, 2), weight.permute(0, 3, 1, 2)

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_lstm
+from torch_impls._runtime.contract import check_lstm, working
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
+DTYPES_BEYOND = ("float64",)
 
 
 def lstm(
@@ -28,11 +29,11 @@ def lstm(
     dtypes are computed in float32 and rounded once, since PyTorch's own kernels round c in each step.
     Raises ValueError for other shapes and dtypes.
     """
-    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, float64=True)
     if T == 0 or B == 0 or H == 0:
         return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     tensors = (x, w_ih, w_hh, bias, h0, c0)
-    x, w_ih, w_hh, bias, h0, c0 = tensors if x.is_cuda else (each.float() for each in tensors)
+    x, w_ih, w_hh, bias, h0, c0 = tensors if x.is_cuda else (each.to(getattr(torch, working(x))) for each in tensors)
     state = (h0.contiguous()[None], c0.contiguous()[None])
     weights = [each.contiguous() for each in (w_ih, w_hh, bias, torch.zeros_like(bias))]
     with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):

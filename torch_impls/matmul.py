@@ -10,7 +10,7 @@ from torch_impls._runtime.contract import check_matmul
 from torch_impls._runtime.precision import with_precision
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 
 def matmul(
@@ -32,7 +32,7 @@ def matmul(
     Raises ValueError for other shapes, dtypes, scales and precisions and for different devices, NotImplementedError
     for "tf32" on a CPU and for other float8 matrices on a GPU.
     """
-    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, float64=True)
     if scale_a is not None:
         return _matmul_float8(a, b, scale_a, scale_b, fast=precision == "fast")
     return with_precision(precision, torch.matmul, a, b)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_add
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
@@ -17,5 +18,5 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
     16-bit dtypes are added in float32 and rounded once. The result is row-major: torch.add gets an `out`, because by
     default it uses the strides of its inputs. Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_add("matrix_add", a, b, ndim=2)
+    check_add("matrix_add", a, b, ndim=2, float64=True)
     return torch.add(a, b, out=a.new_empty(a.shape))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_elementwise
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -18,7 +19,7 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     exp(-x) overflows and y is 0, although float32 and bfloat16 have subnormal numbers there. Raises ValueError for
     other dtypes.
     """
-    check_elementwise("sigmoid", x)
+    check_elementwise("sigmoid", x, float64=True)
     if x.is_contiguous():
         return torch.sigmoid(x)
     return torch.sigmoid(x, out=x.new_empty(x.shape))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_sum
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def sum(x: Float[Tensor, "M N"], *, axis: int | None = None) -> Float[Tensor, ""] | Float[Tensor, M] | Float[Tensor, N]:
@@ -16,5 +17,5 @@ def sum(x: Float[Tensor, "M N"], *, axis: int | None = None) -> Float[Tensor, ""
 
     float32, float16 or bfloat16; added in float32 and rounded once. Raises ValueError for other shapes, dtypes, axes.
     """
-    check_sum("sum", x, axis)
+    check_sum("sum", x, axis, float64=True)
     return torch.sum(x) if axis is None else torch.sum(x, dim=axis)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_add
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def vector_add(a: Float[Tensor, " N"], b: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -17,5 +18,5 @@ def vector_add(a: Float[Tensor, " N"], b: Float[Tensor, " N"]) -> Float[Tensor, 
     16-bit types are added in float32 and rounded once. Raises ValueError for other shapes and dtypes, and for different
     devices.
     """
-    check_add("vector_add", a, b, ndim=1)
+    check_add("vector_add", a, b, ndim=1, float64=True)
     return torch.add(a, b)

@@ -61,7 +61,7 @@ def largest(op: Operation, dtype: str) -> Case:
 
 def chosen(options: argparse.Namespace) -> list[Case]:
     """Return the largest default cases, or the cases of the requested shapes."""
-    operations = [ops.get(name) for name in options.op or ops.names()]
+    operations = [ops.get(name) for name in options.op or ops.alone()]
     dtypes = options.dtype or ["bfloat16"]
     if not options.shape:
         return [largest(op, dtype) for op in operations for dtype in dtypes]

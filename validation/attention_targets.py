@@ -16,6 +16,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,6 @@ OURS = {
     "attention_grad": {each: (each,) for each in ("triton/peeled", "triton/gluon", "cuda/wgmma", "jax/pallas")},
 }
 """The columns of our lines, each with its lines. A column shows the fastest of them."""
-VENDORS = ("jax/cudnn", "torch/flash")
 FIRST = {TRITON: 0.85, "triton/gluon": 1.08, "cuda/auto": 1.08, "jax/pallas": 0.95}
 CAUSAL = {TRITON: 0.85, "triton/gluon": 1.05, "cuda/auto": 1.05, "jax/pallas": 0.92}
 NARROW = {TRITON: 0.95, "triton/gluon": 1.05, "cuda/auto": 1.08, "jax/pallas": 0.95}
@@ -130,30 +130,66 @@ def backward_targets(shape: Shape, causal: bool) -> dict[str, float]:
     return {"best": 1.05 if s <= 2048 else 1.0} if d == 128 and shape not in drawn(False) else {}
 
 
-def cell(value: float | None, target: float | None) -> str:
-    """Format a ratio: `1.035`, or `**1.035** (1.08)` below its target. Three digits count."""
-    if value is None:
-        return ""
-    text = f"{value:.3f}"
-    return text if target is None else f"{text if round(value, 3) >= target else f'**{text}**'} ({target:.2f})"
+@dataclass(frozen=True)
+class Measured:
+    """The ratios of a case by column, with the best of ours as "best", and the targets of some columns."""
+
+    shape: Shape
+    causal: bool
+    ratios: dict[str, float]
+    targets: dict[str, float]
+
+    @property
+    def missed(self) -> dict[str, float]:
+        """The targets that are missed, by column. Three digits count."""
+        return {each: least for each, least in self.targets.items() if round(self.ratios.get(each, 0.0), 3) < least}
+
+    @property
+    def group(self) -> str:
+        _, h, h_kv, s_q, s_k, d = self.shape
+        mask = " causal" if self.causal else ""
+        if self.shape in (*drawn(True), *drawn(False)):
+            return "drawn" + mask
+        if s_q == 1:
+            return "one query"
+        if h != h_kv:
+            return "grouped heads" + mask
+        return ("other lengths" if s_q != s_k or s_q % 512 else f"D={d}") + mask
 
 
-def lines(operation: str, targets: Callable[[Shape, bool], dict[str, float]]) -> Iterator[tuple[list[str], int, int]]:
-    """Return the cells of each measured case, and how many targets it has and meets."""
+def cases(operation: str, targets: Callable[[Shape, bool], dict[str, float]]) -> Iterator[Measured]:
+    """Yield the measured cases."""
     found, ours = measured(operation), OURS[operation]
     for shape in shapes(operation):
         for causal in (False, True):
             rows = found.get(name(shape, causal), {})
-            vendor = next((row for row in rows.values() if row.vendor and row.vs_best == 1.0), None)
             if not rows or (causal and shape[3] == 1):  # a single query sees every key
                 continue
-            least = targets(shape, causal)
-            values = {each: rows[each].vs_best for each in (*ours, *VENDORS) if each in rows}
-            values["best"] = best(operation, rows) or None
-            met = sum(round(values.get(each) or 0.0, 3) >= target for each, target in least.items())
-            us = f"{vendor.device_us:,.1f}" if vendor and vendor.device_us else ""
-            cells = [cell(values.get(each), least.get(each)) for each in (*ours, "best", *VENDORS)]
-            yield [label(shape, causal), us, *cells], met, len(least)
+            ratios = {each: rows[each].vs_best or 0.0 for each in ours if each in rows}
+            if own := best(operation, rows):
+                ratios["best"] = own
+            yield Measured(shape, causal, ratios, targets(shape, causal))
+
+
+def grouped(operation: str, found: Sequence[Measured]) -> Iterator[list[str]]:
+    """Yield the cells of each group of cases: its number, and the least and the largest ratio of each column."""
+    for group in dict.fromkeys(each.group for each in found):
+        own = [each for each in found if each.group == group]
+        columns = ([each.ratios[c] for each in own if c in each.ratios] for c in (*OURS[operation], "best"))
+        spans = (f"{min(values):.3f}-{max(values):.3f}" if values else "" for values in columns)
+        yield [f"{group}: {len(own)}", *spans]
+
+
+def missed_by_group(found: Sequence[Measured]) -> Iterator[list[str]]:
+    """Yield the cells of each column and group that misses a target: its lengths, and the range of ratios."""
+    misses: dict[tuple[str, str, float], list[Measured]] = {}
+    for each in found:
+        for column, least in each.missed.items():
+            misses.setdefault((column, each.group, least), []).append(each)
+    for (column, group, least), cases_ in misses.items():
+        lengths = ", ".join(str(each.shape[3]) for each in cases_)
+        ratios = [each.ratios.get(column, 0.0) for each in cases_]
+        yield [column, f"{group}, S={lengths}", f"{min(ratios):.3f}-{max(ratios):.3f}", f"{least:.2f}"]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -191,15 +227,17 @@ def tables() -> str:
     parts = []
     both = (("Forward", "attention", forward_targets), ("Forward and backward", "attention_grad", backward_targets))
     for title, operation, targets in both:
-        cells = list(lines(operation, targets))
-        if not cells:
+        found = list(cases(operation, targets))
+        if not found:
             parts.append(f"## {title}\n\nNot measured yet.\n")
             continue
-        met, asked = sum(each[1] for each in cells), sum(each[2] for each in cells)
-        head = ["case", "vendor, us", *OURS[operation], "best of ours", *VENDORS]
-        table = pipe_table(head, [each[0] for each in cells], right=set(head[1:]))
-        said = "\n".join([f"- Targets met: {met} of {asked}.", *summary(operation)])
+        head = ["cases", *OURS[operation], "best of ours"]
+        table = pipe_table(head, list(grouped(operation, found)), right=set(head[1:]))
+        asked, missed = sum(len(each.targets) for each in found), sum(len(each.missed) for each in found)
+        said = "\n".join([f"- Targets met: {asked - missed} of {asked}.", *summary(operation)])
         parts.append(f"## {title}\n\n{said}\n\n{table}\n")
+        if misses := list(missed_by_group(found)):
+            parts.append(pipe_table(["missed by", "cases", "ratio", "target"], misses, {"ratio", "target"}) + "\n")
     return "\n".join(parts)
 
 

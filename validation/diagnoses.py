@@ -1,7 +1,7 @@
 """Measures the share of right diagnoses of wrong results, on the gallery of wrong kernels and their right twins.
 
     python validation/diagnoses.py                           # every wrong kernel that this machine can run
-    python validation/diagnoses.py --op matmul --markdown    # the tables of docs/diagnosis.md
+    python validation/diagnoses.py --op matmul --markdown    # counts by operation, each kernel's diagnosis
 
 A diagnosis is right if it names the mistake in tests/wrong_kernels/diagnoses.py, and false if it names another one.
 Kernels that are refused for their form (shape, dtype, memory and others) have no values to compare, and operations
@@ -81,7 +81,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[DiagnosedKerne
 
 def tables(found: Sequence[DiagnosedKernel]) -> str:
     """Format the counts by operation, and every wrong kernel with its diagnosis, as Markdown."""
-    groups = [(name, [each for each in found if each.operation == name]) for name in ops.names()]
+    groups = [(name, [each for each in found if each.operation == name]) for name in ops.alone()]
     counts = [
         [name, str(len(group)), *(str(Counter(each.outcome for each in group)[kind]) for kind in (RIGHT, NONE, FALSE)),
          str(sum(bool(each.twin) for each in group))]
@@ -100,7 +100,7 @@ def tables(found: Sequence[DiagnosedKernel]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
     parser.add_argument("--device", help="cpu, cuda or cuda:INDEX; default: the first GPU, or the CPU")
     parser.add_argument("--markdown", action="store_true", help="print the tables")
     options = parser.parse_args(arguments)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     found = []
-    for each in gallery(where, options.op or ops.names()):
+    for each in gallery(where, options.op or ops.alone()):
         found.append(each)
         if not options.markdown:
             print(f"{each.outcome:5}  {each.name:52} {each.text}", flush=True)

@@ -190,7 +190,7 @@ OVERVIEW = ("operation", "results", "largest", "of", "known", "beyond or failed"
 def overview(folder: Path) -> str:
     """Format `README.md`: a line for each operation with results in the folder, and the verdict."""
     ratios, refusals, body = [], [], []
-    for name in ops.names():
+    for name in ops.alone():
         mine, wrong = (_read(folder / name / file) for file in ("error_ratios.csv", "wrong_kernels.csv"))
         right, refused = ratios_of(mine), refusals_of(wrong)
         if right or refused:

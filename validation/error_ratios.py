@@ -183,7 +183,7 @@ def write(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
     parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: all but peers")
     parser.add_argument("--inputs", action="append", help="family, or `sweep`; default: all but `huge`")
     parser.add_argument("--device", help="cpu, cuda or cuda:INDEX; default: the first GPU, or the CPU")
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    operations = options.op or ops.names()
+    operations = options.op or ops.alone()
     environment = hardware.environment_record(where.type, where.index)
     ratios: list[Ratio] = []
     refusals: list[Refusal] = []

@@ -1,7 +1,7 @@
 """Fills docs/ladder.md with numbers of the committed results.
 
-    python validation/ladder_table.py            # prints stale numbers, exits with 1 if there are any python
-    validation/ladder_table.py --write    # puts the numbers of the results into the page
+    python validation/ladder_table.py            # prints stale numbers, exits with 1 if there are any
+    python validation/ladder_table.py --write    # puts the numbers of the results into the page
 
 Texts, links and the lines of a table are written by hand. tests/validation/test_ladder_numbers.py checks that the page
 has the numbers of the results.
@@ -131,18 +131,12 @@ def matmul_frameworks(lines: Sequence[Line]) -> None:
 
 
 def attention_rungs(lines: Sequence[Line]) -> None:
-    """Fill the forward or backward ladder. The second `causal` is the ratio; `gain` is optional."""
-    above: tuple[Row | None, Row | None] = (None, None)
+    """Fill the forward or backward ladder."""
     for line in lines:
         operation = "attention_grad" if "attention_grad" in next(iter(line.values())) else "attention"
         full, causal = (attention(operation, name_of(line), causal) for causal in (False, True))
-        cells = {"us": us(full), "causal, us": us(causal), "vs best": ratio(full)}
-        if "gain" in line:
-            cells |= {"gain": gain(full, above[0]), "causal": gain(causal, above[1]), "causal 2": ratio(causal)}
-        else:
-            cells["causal"] = ratio(causal)
+        cells = {"us": us(full), "causal, us": us(causal), "vs best": ratio(full), "causal": ratio(causal)}
         line |= {head: text or unmeasured(line[head]) for head, text in cells.items()}
-        above = full, causal
 
 
 FILLS = (

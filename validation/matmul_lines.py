@@ -50,8 +50,8 @@ SLOW_US, FEWER = 2000.0, 3
 """Time of a call in us, and the smaller number of samples of lines that take longer."""
 WRONG = 0.01
 """Smallest relative norm of a difference to torch's result that rounding cannot cause; ten times as much in float8."""
-WORST, SHOWN = 6, 3
-"""Products of the profiles, and of the table of a line."""
+WORST, SHOWN = 5, 3
+"""Products of the profiles, and of a line in the table."""
 COMPILING = 4
 """Threads of a process that builds."""
 
@@ -292,38 +292,34 @@ def read(path: Path) -> list[Timed]:
 
 
 def tables(sets: dict[str, list[Timed]]) -> str:
-    """Format as Markdown the distribution of ratios of each set and line, and the worst cases of each line."""
+    """Format as Markdown the geometric mean and the worst ratio of each set and line, and the worst cases of a line."""
     names = [line for line in LINES if any(line in each.us for timed in sets.values() for each in timed)]
     rows = []
     for title, timed in sets.items():
-        for line in names:
-            ratios = [each.ratio(line) for each in timed if line in each.us]
-            if ratios:
-                rows.append([title, line, *distribution(ratios)])
-        rows.append([title, "the best of ours, of the best vendor", *distribution([t.best_ratio for t in timed])])
-    head = ["shapes", "line, of cuBLAS", "number", "geometric mean", "worst", "quartiles"]
-    parts = [pipe_table(head, rows, set(head[2:5]))]
-    for line in names:
-        if not is_vendor(line):
-            parts.append(worst(line, (each for timed in sets.values() for each in timed if line in each.us)))
-    return "\n\n".join(parts)
-
-
-def worst(line: str, timed: Iterable[Timed]) -> str:
-    """Format the worst cases of a line, with the kernels that the device ran."""
-    found = sorted(timed, key=lambda each: each.ratio(line))[:SHOWN]
-    head = [f"the worst of `{line}`", "of cuBLAS", "us: kernels", "cuBLAS, us: kernels"]
-    rows = [
-        [each.text, f"{each.ratio(line):.3f}", each.kernels[line].replace("|", "/"), each.kernels[VENDOR]]
-        for each in found
+        ratios = [[each.ratio(line) for each in timed if line in each.us] for line in names]
+        rows.append(
+            [f"{title}: {len(timed)}", *map(mean_and_worst, ratios), mean_and_worst([t.best_ratio for t in timed])]
+        )
+    parts = [pipe_table(["shapes", *names, "our best, of the best vendor"], rows, right=set())]
+    worst = [
+        [line, ", ".join(f"{each.text}: {each.ratio(line):.3f}" for each in slowest(line, sets))]
+        for line in names
+        if not is_vendor(line)
     ]
-    return pipe_table(head, rows, {"of cuBLAS"})
+    return "\n\n".join([*parts, pipe_table(["line", "worst, of cuBLAS"], worst, right=set())])
 
 
-def distribution(ratios: Sequence[float]) -> list[str]:
-    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [*ratios] * 3
-    mean = math.exp(statistics.fmean(math.log(each) for each in ratios))
-    return [str(len(ratios)), f"{mean:.3f}", f"{min(ratios):.3f}", ", ".join(f"{each:.3f}" for each in quartiles)]
+def slowest(line: str, sets: dict[str, list[Timed]]) -> list[Timed]:
+    """Return the worst cases of a line."""
+    found = [each for timed in sets.values() for each in timed if line in each.us]
+    return sorted(found, key=lambda each: each.ratio(line))[:SHOWN]
+
+
+def mean_and_worst(ratios: Sequence[float]) -> str:
+    """Format the geometric mean, and the least ratio in parentheses; empty without ratios."""
+    if not ratios:
+        return ""
+    return f"{math.exp(statistics.fmean(math.log(each) for each in ratios)):.3f} ({min(ratios):.3f})"
 
 
 def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:

@@ -36,6 +36,8 @@ FACTS = Problem._fields[3:]
 """Columns of a file of 16 bits, beside the sizes, that the choice depends on."""
 WRONG = 0.01
 """Smallest relative norm of a difference to the vendor's result that rounding does not explain."""
+WORST = 5
+"""Shapes of the table of the worst."""
 AnyProblem = Problem | model_tf32_float8.Problem
 
 
@@ -180,34 +182,34 @@ def matrices(sizes: tuple[int, int, int], layout: str, dtype: torch.dtype) -> tu
 
 
 def table(sets: dict[str, list[Timed]]) -> str:
-    """Format as Markdown the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
-    lines = [
-        "| shapes | ratio | number | geometric mean | worst | quartiles |",
-        "|---|---|---:|---:|---:|---|",
-    ]
+    """Format as Markdown the ratios of each set, the same by kind of shape, the kernels' gains, and the worst shapes.
+
+    A cell has the geometric mean, and the least ratio or the number of shapes in parentheses.
+    """
+    heads = ("chosen, of cuBLAS", "best, of cuBLAS", "chosen, of the best", "short list, of the best", "its best plan")
+    lines = [f"| shapes | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for title, timed in sets.items():
         complete = [each for each in timed if len(each.plans) > 1]
-        ratios = {
-            "chosen plan, of cuBLAS": [each.vendor_ratio(each.chosen) for each in timed],
-            "best plan, of cuBLAS": [each.vendor_ratio(each.best) for each in complete],
-            "chosen plan, of the best": [each.best_ratio(each.chosen) for each in complete],
-            "short list, of the best": [each.best_ratio(each.short_list) for each in complete],
-            "best plan of the short list, of the best": [each.best_ratio(each.best_listed) for each in complete],
-        }
-        lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
-    lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
+        ratios = (
+            [each.vendor_ratio(each.chosen) for each in timed],
+            [each.vendor_ratio(each.best) for each in complete],
+            [each.best_ratio(each.chosen) for each in complete],
+            [each.best_ratio(each.short_list) for each in complete],
+            [each.best_ratio(each.best_listed) for each in complete],
+        )
+        cells = [f"{mean(values):.3f} ({min(values):.3f})" if values else "" for values in ratios]
+        lines.append(f"| {title}: {len(timed)} | {' | '.join(cells)} |")
+    lines += ["", f"| chosen, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
     for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
         values = [
             [each.vendor_ratio(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()
         ]
         lines.append(f"| {kind} | {' | '.join(f'{mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
     lines += ["", *_kernels([each for timed in sets.values() for each in timed])]
-    lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
-    lines += ["|---|---:|---|---:|---|---:|---:|"]
-    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.vendor_ratio(t.chosen))[:10]:
-        chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
-        ratio = each.vendor_ratio(each.chosen)
-        lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
+    lines += ["", "| the worst: M x N x K | chosen | of cuBLAS | best | of cuBLAS |", "|---|---|---:|---|---:|"]
+    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.vendor_ratio(t.chosen))[:WORST]:
+        chosen, best = (f"{name} | {each.vendor_ratio(name):.3f}" for name in (each.chosen, each.best))
+        lines.append(f"| {each.text} | {chosen} | {best} |")
     return "\n".join(lines)
 
 
@@ -218,7 +220,7 @@ def _kernels(timed: Sequence[Timed]) -> list[str]:
         kernel = plan(each.best).kernel
         others = each.without(kernel)
         best.setdefault(kernel, []).extend([] if others is None else [others / each.plans[each.best]])
-    lines = ["| kernel | fastest of shapes | time of the other kernels' best, over its own: geometric mean, most |"]
+    lines = ["| kernel | fastest of shapes | time of the other kernels' best, over its own: mean, most |"]
     lines.append("|---|---:|---:|")
     for kernel, ratios in sorted(best.items(), key=lambda item: -len(item[1])):
         if ratios:
@@ -254,9 +256,3 @@ def kind_of(x: AnyProblem) -> str:
 def mean(ratios: Sequence[float]) -> float:
     """The geometric mean."""
     return math.exp(statistics.fmean(math.log(each) for each in ratios))
-
-
-def _distribution(ratios: Sequence[float]) -> str:
-    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [*ratios] * 3
-    shown = ", ".join(f"{each:.3f}" for each in quartiles)
-    return f"{len(ratios)} | {mean(ratios):.3f} | {min(ratios):.3f} | {shown}"

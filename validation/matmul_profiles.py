@@ -25,7 +25,7 @@ from suite.profiling import nsight
 from suite.profiling.once import profiled
 from suite.results.render import pipe_table
 from validation import matmul_lines
-from validation.matmul_lines import OP, WORST, Timed, is_vendor
+from validation.matmul_lines import OP, WORST, Timed
 
 BEGIN, END = "<!-- profiles:begin -->", "<!-- profiles:end -->"
 SEPARATOR = "spin_kernel"
@@ -94,17 +94,23 @@ def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> li
 
 
 def table(made: Sequence[dict[str, Any]]) -> str:
-    shown = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2", "issue": "ncu_issue", "warps": "ncu_occupancy"}
-    head = ["M x N x K", "line", "us", "of the vendor", *shown, "top stall", "bound by"]
+    """Format a line for each product: our line, and the vendors' fastest after a semicolon."""
+    shares = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2"}
+    head = ["M x N x K", "line; vendor", "us", "of the vendor", *shares, "bound by"]
     body = []
-    for row in made:
-        shares = ["" if row[each] in (None, "") else f"{float(row[each]):.0%}" for each in shown.values()]
-        name = f"{row['M']} x {row['N']} x {row['K']}"
-        line = f"{row['line']}: {row['kernel'][:46]}" if is_vendor(row["line"]) else row["line"]
-        body.append(
-            [name, line, f"{float(row['us']):.1f}", row["of_vendor"], *shares, row["ncu_stall"], str(row["bound_by"])]
-        )
-    return pipe_table(head, body, {*head[2:-2]})
+    for pair in zip(made[::2], made[1::2], strict=True):
+        ours, _ = pair
+        both = [
+            [row["line"], f"{float(row['us']):.1f}", *(share(row[each]) for each in shares.values())] for row in pair
+        ]
+        names, times, *busy = ("; ".join(cells) for cells in zip(*both, strict=True))
+        bounds = "; ".join(dict.fromkeys(str(row["bound_by"]) for row in pair))
+        body.append([f"{ours['M']} x {ours['N']} x {ours['K']}", names, times, ours["of_vendor"], *busy, bounds])
+    return pipe_table(head, body, {*head[2:-1]})
+
+
+def share(value: Any) -> str:
+    return "" if value in (None, "") else f"{float(value):.0%}"
 
 
 def main() -> int:

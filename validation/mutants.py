@@ -149,7 +149,7 @@ def score(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", action="append", choices=(*ops.names(), "all"), required=True, help="may be repeated")
+    parser.add_argument("--op", action="append", choices=(*ops.alone(), "all"), required=True, help="may be repeated")
     parser.add_argument("--sample", type=int, default=0, help="judge so many mutants of each operation; default: all")
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
     options = parser.parse_args(arguments)
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{mutant.operation} {mutant.line} {mutant.name}: {said or 'ok'}", flush=True)
 
     passed = True
-    for name in ops.names() if "all" in options.op else options.op:
+    for name in ops.alone() if "all" in options.op else options.op:
         mutants, begin = all_mutants(name), time.monotonic()
         if options.sample:
             mutants = random.Random(0).sample(mutants, min(options.sample, len(mutants)))

@@ -75,7 +75,7 @@ def timed_cases(operation: str) -> Iterator[list[Row]]:
         yield list(case)
 
 
-def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
+def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, Target]]:
     """Yield for each target of a case the row that it applies to, and the target."""
     first: dict[str, Target] = {}
     for target in TARGETS:
@@ -84,27 +84,70 @@ def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
     for target in first.values():
         of = [row for row in rows if row.is_ours and target.line in ("", row.implementation)]
         if of:
-            yield max(of, key=lambda row: row.vs_best or 0.0), target.least
+            yield max(of, key=lambda row: row.vs_best or 0.0), target
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Our row of a case beside its target, and the fastest vendor line of that case."""
+
+    row: Row
+    least: float
+    line: str
+    """The line of the target; empty if our fastest one counts."""
+    vendor: str
+
+    @property
+    def ratio(self) -> float:
+        return self.row.vs_best or 0.0
+
+    @property
+    def is_met(self) -> bool:
+        return round(self.ratio, 3) >= self.least
+
+    @property
+    def cells(self) -> list[str]:
+        row = self.row
+        case = f"{row.operation} {row.case} {row.dtype} {row.precision}"
+        share = f"{row.of_limit:.2f}" if row.of_limit else ""
+        return [case, self.vendor, row.implementation, f"{self.ratio:.3f}", f"{self.least:.2f}", share]
+
+
+def all_judged() -> Iterator[Judged]:
+    for operation in dict.fromkeys(target.operation for target in TARGETS):
+        for rows in timed_cases(operation):
+            vendor = next((row.implementation for row in rows if row.vendor and row.vs_best == 1.0), "")
+            yield from (Judged(row, target.least, target.line, vendor) for row, target in judged(rows))
 
 
 def table() -> str:
-    """Format as Markdown how many targets are met, and a row for each."""
-    body, met = [], 0
-    for operation in dict.fromkeys(target.operation for target in TARGETS):
-        for rows in timed_cases(operation):
-            vendor = next((row for row in rows if row.vendor and row.vs_best == 1.0), None)
-            for row, least in judged(rows):
-                ratio = row.vs_best or 0.0
-                reached = round(ratio, 3) >= least
-                met += reached
-                text = f"{ratio:.3f}" if reached else f"**{ratio:.3f}**"
-                what = f"{operation} {row.case} {row.dtype} {row.precision}"
-                share = f"{row.of_limit:.2f}" if row.of_limit else ""
-                body.append(
-                    [what, vendor.implementation if vendor else "", row.implementation, text, f"{least:.2f}", share]
-                )
-    head = ["case", "vendor", "line", "ratio", "target", "of limit"]
-    return f"- Targets met: {met} of {len(body)}.\n\n{pipe_table(head, body, {'ratio', 'target', 'of limit'})}\n"
+    """Format as Markdown the targets met by each operation and line, and a row for each target that is missed."""
+    found = list(all_judged())
+    groups: dict[str, list[Judged]] = {}
+    for each in found:
+        groups.setdefault(f"{each.row.operation} {each.line}".strip(), []).append(each)
+    body = [
+        [
+            name,
+            str(len(group)),
+            str(sum(each.is_met for each in group)),
+            span([each.ratio for each in group]),
+            span([each.least for each in group], 2),
+            span([each.row.of_limit for each in group if each.row.of_limit], 2),
+        ]
+        for name, group in groups.items()
+    ]
+    heads = ["operation", "targets", "met", "ratio", "target", "of limit"]
+    missed = [each.cells for each in found if not each.is_met]
+    return (
+        f"- Targets met: {len(found) - len(missed)} of {len(found)}.\n\n{pipe_table(heads, body, set(heads[1:]))}\n\n"
+        f"{pipe_table(['missed', 'vendor', 'line', *heads[3:]], missed, set(heads[3:]))}\n"
+    )
+
+
+def span(values: Sequence[float], digits: int = 3) -> str:
+    """Format the least and the largest value, `0.98-1.27`; one number if they are equal."""
+    return "-".join(dict.fromkeys(f"{each:.{digits}f}" for each in (min(values), max(values)))) if values else ""
 
 
 def main() -> None:

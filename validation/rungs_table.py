@@ -1,7 +1,7 @@
 """Writes docs/lab/rungs.md: the times of all lines of ours in one run, from the committed results of an H100.
 
-python -m validation.rungs_table             # exits with 1 if the page differs from the results python -m
-validation.rungs_table --write
+python -m validation.rungs_table             # exits with 1 if the page differs from the results
+python -m validation.rungs_table --write
 """
 
 from __future__ import annotations
@@ -22,29 +22,34 @@ from suite.results.row import Row, Status
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "lab" / "rungs.md"
 RESULTS = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "rungs"
-MAX_CASES = 4
-"""Largest number of columns: the largest cases of an operation, bfloat16 first."""
+MAX_CASES = 2
+"""Number of cases of an operation without an entry in CHOSEN: the first ones of its table."""
 ATTENTION = "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128"
 CHOSEN = {
     "matmul": [("M=4096,N=4096,K=4096", kind) for kind in ("bfloat16 ieee", "float32 tf32", "float32 ieee")],
     "attention": [(ATTENTION, "bfloat16 ieee"), (f"{ATTENTION},causal", "bfloat16 ieee")],
     "vector_add": [("N=268435456", "bfloat16 ieee"), ("N=268435456", "float32 ieee")],
     "sigmoid": [("N=268435456", "bfloat16 ieee"), ("N=268435456", "float32 ieee")],
+    **{
+        name: [(sizes, "bfloat16 ieee") for sizes in ("M=32768,N=4096", "M=1024,N=131072")]
+        for name in ("softmax", "rms_norm", "layer_norm")
+    },
+    "linear_sigmoid": [(sizes, "bfloat16 ieee") for sizes in ("M=4096,N=4096,K=4096", "M=16,N=14336,K=4096")],
+    "lstm": [(sizes, "bfloat16 ieee") for sizes in ("T=512,B=1,I=1024,H=1024", "T=128,B=256,I=512,H=512")],
     "matrix_add": [
         ("M=16384,N=16384", "bfloat16 ieee"),
         ("M=16384,N=16384", "float32 ieee"),
         ("M=16384,N=16384,layout=nt", "bfloat16 ieee"),
     ],
 }
-"""Cases and types that are shown; for other operations the first ones of their table."""
+"""Cases and types that are shown. Each line covers one of them."""
 HEAD = """# All rungs on an H100
 
-The times of all lines of ours and of `torch`, in microseconds, and in brackets torch's time over the line's:
-above 1 is faster than torch. The slowest line is first. A cell is empty where a line does not cover the case.
-Cold L2 cache, random normal inputs; {device}, driver {driver}, torch {torch}, triton {triton}.
-
-The rows are in [results](../../results/nvidia-h100-80gb-hbm3/rungs); `python -m validation.rungs_table --write` makes
-this page. The commands of the two runs:
+Microseconds of `torch` and of our lines without the choosers, and in brackets torch's time over the line's: above 1 is
+faster than torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
+{device}, driver {driver}, torch {torch}, triton {triton}.
+The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases.
+`python -m validation.rungs_table --write` makes this page. The commands of the two runs:
 
 ```
 {commands}
@@ -68,9 +73,9 @@ def cell(row: Row | None, vendor: Row | None) -> str:
 
 
 def table(rows: Sequence[Row], chosen: Sequence[tuple[str, str]]) -> str:
-    """A line for each implementation, a column for each case."""
+    """A line for each implementation but the choosers, which run one of the others; a column for each case."""
     found = {(r.case, f"{r.dtype} {r.precision}", r.implementation): r for r in rows if r.status is Status.OK}
-    names = list(dict.fromkeys(row.implementation for row in rows))
+    names = list(dict.fromkeys(row.implementation for row in rows if not row.implementation.endswith("/auto")))
 
     def slowness(name: str) -> list[float]:
         times = [found[*key, name].device_us or 0.0 if (*key, name) in found else 0.0 for key in chosen]

@@ -248,7 +248,7 @@ def markdown(rows: Sequence[SanitizerRow], environment: dict[str, Any], version:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", action="append", choices=list(TOOLS), help="may be repeated; default: all")
-    parser.add_argument("--op", action="append", choices=ops.names(), help="may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.alone(), help="may be repeated; default: all")
     parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: cuda*")
     parser.add_argument("--jobs", type=int, default=1, help="tools that run at the same time")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = hardware.environment_record("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
     rows: list[SanitizerRow] = []
-    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.names()}
+    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.alone()}
     with ThreadPoolExecutor(options.jobs) as executor:
         list(executor.map(lambda operation: build_first(operation, names[operation], options.timeout), names))
         waiting = [

@@ -175,7 +175,8 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
     inputs = op.make_inputs(case, seed, CPU)
     for line in lines:
         try:
-            result = line.function()(*map(line.adapter.to_native, inputs), **op.arguments(case))
+            called = line.adapter.called_with(line.function(), inputs)
+            result = called(*map(line.adapter.to_native, inputs), **op.arguments(case))
         except NotImplementedError:
             continue
         results = result if isinstance(result, tuple) else (result,)
@@ -183,7 +184,7 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
     shapes, names = op.output_shapes(case), op.outputs or ("",)
     verdicts = judge_together(
         list(found.values()),
-        op.truth(inputs, case),
+        op.exact_truth(inputs, case),
         shape=op.output_shape(case),
         dtype=op.output_dtype(case),
         results=tuple(zip(names, outputs.starts(shapes), strict=True)),
@@ -194,13 +195,13 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
     parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="default: all")
     parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
     parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="2/4: the second quarter of the cases")
     options = parser.parse_args(arguments)
-    operations, dtypes = options.op or ops.names(), options.dtype or list(DTYPES)
+    operations, dtypes = options.op or ops.alone(), options.dtype or list(DTYPES)
     if not options.honest:
         print(pipe_table(HEADS, list(sensitivity_rows(operations, dtypes)), right=set(HEADS[2:6])))
         return 0

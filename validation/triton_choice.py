@@ -102,9 +102,8 @@ def compare(model: Path, rules: Path) -> str:
     gains = [b / a for a, b in zip(*ratios, strict=True)]
     mean = math.exp(statistics.fmean(map(math.log, gains)))
     worst = min(range(len(both)), key=gains.__getitem__)
-    head = [["choice", "shapes", "of cuBLAS, geometric mean", "worst", "quartiles"]]
-    rows = [[name, *matmul_lines.distribution(each)] for name, each in zip(("model", "list"), ratios, strict=True)]
-    lines = ["  ".join(row) for row in head + rows]
+    lines = [f"{len(both)} shapes, of cuBLAS: geometric mean (worst)"]
+    lines += [f"{name}  {matmul_lines.mean_and_worst(r)}" for name, r in zip(("model", "list"), ratios, strict=True)]
     return "\n".join([*lines, f"list over model: {mean:.3f}; least {gains[worst]:.3f}: {both[worst]}"])
 
 

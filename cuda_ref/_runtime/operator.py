@@ -13,7 +13,8 @@ from typing import Any, get_args, get_origin
 import torch
 from torch import Tensor
 
-TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?", float | None: "float?"}
+TYPES: dict[Any, str] = {str: "str", bool: "bool", int: "int", float: "float"}
+TYPES |= {int | None: "int?", float | None: "float?", tuple[int, int]: "int[2]"}
 """Python types of options, and the names of these types in torch's schemas."""
 
 
@@ -57,11 +58,15 @@ def _count(function: Callable[..., Any]) -> int:
 
 
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that allocates the results, shaped like the first tensors, except for matmul and sum."""
+    """Returns a function that allocates the results, shaped like the first tensors, but for those named here."""
     if function.__name__ == "matmul":
         return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
     if function.__name__ == "sum":
         return lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],))
+    if function.__name__ == "max_pool2d":
+        return _pooled
+    if function.__name__ == "adam_step":
+        return lambda param, grad, m, v, **_: tuple(each.new_empty(each.shape) for each in (param, m, v))
     if get_origin(signature(function).return_annotation) is tuple:
         return lambda *tensors, **_: tuple(each.new_empty(each.shape) for each in tensors[: _count(function)])
 
@@ -69,6 +74,12 @@ def _results(function: Callable[..., Any]) -> Callable[..., Any]:
         return x.new_empty(x.shape, dtype=_result_dtype(x))
 
     return like_the_first
+
+
+def _pooled(x: Tensor, *, window: tuple[int, int], stride: int = 1, padding: int = 0) -> Tensor:
+    N, H, W, C = x.shape
+    P, Q = ((size + 2 * padding - taps) // stride + 1 for size, taps in zip((H, W), window, strict=True))
+    return x.new_empty(N, P, Q, C)
 
 
 def _result_dtype(x: Tensor) -> torch.dtype:

@@ -17,7 +17,7 @@ from .compiler import Resources, missing, newest_arch
 from .libraries import HERE, HOST_HEADERS, compile_only, library, ptx, requires, resources, sass, supports
 
 if TYPE_CHECKING:
-    from .calling import DTYPES, Bound, CudaError, LaunchRecord, checked, dtype_code, launch, launched
+    from .calling import DTYPES, Bound, CudaError, LaunchRecord, checked, counted, dtype_code, launch, launched
 
 __all__ = [
     "DTYPES",
@@ -30,6 +30,7 @@ __all__ = [
     "Resources",
     "checked",
     "compile_only",
+    "counted",
     "dtype_code",
     "launch",
     "launched",

@@ -7,6 +7,7 @@ effect in the next process.
 import contextlib
 import ctypes
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,9 @@ import torch
 
 from cuda_ref._runtime import kept
 
-from . import cache, compiler, rewrite
+from . import cache, compiler, counting, rewrite
 from .cache import BuildError
+from .counting import Counts
 from .libraries import library, path_of
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common/common.cuh
@@ -63,8 +65,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
         BuildError: if the source cannot be built.
         NotImplementedError: if the device cannot run it, or the function returns cudaErrorNotSupported.
     """
-    known = _checked if _checking else _bound
-    bound = known.get((source, function, device)) or _bind(source, function, device, known)
+    bound = _bound[_host_target].get((source, function, device)) or _bind(source, function, device)
     bound(args)
     if (recording := kept.recording()) is not None:
         recording.launches.append(partial(bound.repeatable, args))
@@ -76,12 +77,46 @@ def checked() -> Iterator[None]:
 
     An access out of bounds and a race in shared memory raise `CudaError` with block, thread and line.
     """
-    global _checking
-    before, _checking = _checking, compiler.can_check()
+    with _launches_of(compiler.CHECKED if compiler.can_check() else _host_target):
+        yield
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[list[Counts]]:
+    """Within it, launches on a CPU are checked and counted: see host/counted.h. The list is filled at the end.
+
+    Raises `BuildError` unless the compiler is GCC.
+    """
+    if not compiler.can_check():
+        raise BuildError("only GCC can build kernels that count what they do; set CXX=g++")
+    found: list[Counts] = []
+    with _launches_of(compiler.COUNTED):
+        _counts()  # what was counted before
+        yield found
+        found += _counts()
+
+
+@contextlib.contextmanager
+def _launches_of(target: str) -> Iterator[None]:
+    """Within it, launches on a CPU run the libraries of a target."""
+    global _host_target
+    before, _host_target = _host_target, target
     try:
         yield
     finally:
-        _checking = before
+        _host_target = before
+
+
+def _counts() -> list[Counts]:
+    """The counts of all libraries since the last call."""
+    loaded = {path_of(source): (source, bound.loaded) for (source, *_), bound in _bound[compiler.COUNTED].items()}
+    found: list[Counts] = []
+    with tempfile.TemporaryDirectory(prefix="counts-") as folder:
+        path = Path(folder, "counts")
+        for source, each in loaded.values():
+            each.cuda_host_counts(os.fsencode(path))
+            found += counting.read(path, library(source, compiler.COUNTED))
+    return found
 
 
 class Bound:
@@ -147,22 +182,22 @@ class Bound:
 
 
 Key = tuple[str | Path, str, torch.device]
-_bound: dict[Key, Bound] = {}
-_checked: dict[Key, Bound] = {}
-"""Those whose accesses are checked."""
-_checking = False
+_bound: dict[str, dict[Key, Bound]] = {target: {} for target in compiler.HOST_TARGETS}
+"""By the target of launches on a CPU."""
+_host_target = compiler.HOST
 
 
-def _bind(source: str | Path, function: str, device: torch.device, known: dict[Key, Bound]) -> Bound:
+def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
     """Binds a function to a device. Computes once everything that is the same for all calls."""
     if device.type == "cuda":
         if device.index is None:  # the current device, which may change between calls
             device = torch.device("cuda", torch.cuda.current_device())
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
     elif device.type == "cpu":
-        target = compiler.CHECKED if known is _checked else compiler.HOST
+        target = _host_target
     else:
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
+    known = _bound[_host_target]
     if bound := known.get((source, function, device)):
         return bound
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
@@ -171,7 +206,7 @@ def _bind(source: str | Path, function: str, device: torch.device, known: dict[K
         )
 
     bound = known[source, function, device] = Bound(_load(source, target), function, path_of(source), device)
-    if target == compiler.CHECKED:
+    if target in (compiler.CHECKED, compiler.COUNTED):
         bound.loaded.cuda_host_moved(os.fsencode(library(source, target)))  # the build loads it from elsewhere
         bound.names = [each.encode() for each in rewrite.parameter_names(path_of(source).read_text(), function)]
     return bound
@@ -201,5 +236,5 @@ def _load(source: str | Path, target: str) -> ctypes.CDLL:
 
 def launched() -> list[tuple[str | Path, str]]:
     """The sources whose functions this process has launched on a GPU, each with the architecture it is built for."""
-    devices = [(source, device) for source, _, device in _bound if device.type == "cuda"]
+    devices = [(source, device) for source, _, device in _bound[compiler.HOST] if device.type == "cuda"]
     return list(dict.fromkeys((s, compiler.arch_of(*torch.cuda.get_device_capability(d))) for s, d in devices))

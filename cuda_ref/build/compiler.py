@@ -42,7 +42,15 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     "--param=tsan-instrument-func-entry-exit=0",
     "-DCUDA_HOST_CHECKED",
 ]
-HOST, CHECKED = "host", "checked"
+COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well
+    *CHECKED_FLAGS,
+    *("-fno-tree-sra", "-fno-ipa-sra"),  # a vector is loaded and stored as a whole
+    *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),  # no access is hidden in a call of memset
+    "-fsanitize-coverage=trace-pc",
+    "-DCUDA_HOST_COUNTED",
+]
+HOST, CHECKED, COUNTED = "host", "checked", "counted"
+HOST_TARGETS = (HOST, CHECKED, COUNTED)
 """Targets of builds for the CPU. The other targets are architectures."""
 LINK_FLAGS = [
     "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
@@ -51,12 +59,16 @@ LINK_FLAGS = [
 
 
 def on_host(target: str) -> bool:
-    return target in (HOST, CHECKED)
+    return target in HOST_TARGETS
+
+
+def host_flags(target: str) -> list[str]:
+    return {HOST: HOST_FLAGS, CHECKED: CHECKED_FLAGS, COUNTED: COUNTED_FLAGS}[target]
 
 
 @functools.lru_cache
 def can_check() -> bool:
-    """True if the C++ compiler is GCC, which takes CHECKED_FLAGS."""
+    """True if the C++ compiler is GCC, which takes CHECKED_FLAGS and COUNTED_FLAGS."""
     path = cxx()
     return path is not None and "Free Software Foundation" in "".join(_version(each, 0) for each in compilers(HOST))
 

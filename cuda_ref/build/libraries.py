@@ -26,14 +26,15 @@ _building = threading.Lock()
 def library(source: str | Path, target: str) -> Path:
     """Path of the shared library of a .cu for a target, built unless it is cached.
 
-    Targets: "host", "checked" (for the CPU, with each access of a kernel checked), an architecture such as "sm_90a".
+    Targets: "host", "checked" and "counted" (for the CPU, with each access of a kernel checked, or also counted), an
+    architecture such as "sm_90a".
     """
     text = prepared(source, target)
     arguments: dict[str, Any]
     if compiler.on_host(target):
-        flags = compiler.HOST_FLAGS if target == compiler.HOST else compiler.CHECKED_FLAGS
+        flags = compiler.host_flags(target)
         try:
-            text = rewrite.to_host(text, gaps=target == compiler.CHECKED)
+            text = rewrite.to_host(text, target != compiler.HOST, target == compiler.COUNTED)
         except ValueError as error:
             raise BuildError(f"{path_of(source)}: {error}") from None
         headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]

@@ -8,17 +8,20 @@ from .cache import BuildError
 from .libraries import HERE, HOST_HEADERS, key_of
 
 
-def program(source: Path) -> Path:
+def program(source: Path, count: bool = False) -> Path:
     """Path of the program of a .cu that has a `main`, for the CPU, built unless it is cached.
 
-    Accesses of kernels are checked if the C++ compiler is GCC. Raises `BuildError` if it cannot be built.
+    Accesses of kernels are checked if the C++ compiler is GCC. With `count` the program also counts what its kernels
+    do, and writes the counts to the file that `$CUDA_HOST_COUNTS` names. Raises `BuildError` if it cannot be built.
     """
     if compiler.cxx() is None:
         raise BuildError(f"{source}: {compiler.missing('cpu')}")
-    target = compiler.CHECKED if compiler.can_check() else compiler.HOST
-    flags = compiler.CHECKED_FLAGS if compiler.can_check() else compiler.HOST_FLAGS
+    if count and not compiler.can_check():
+        raise BuildError(f"{source}: only GCC can build a program that counts; set CXX=g++")
+    target = compiler.COUNTED if count else compiler.CHECKED if compiler.can_check() else compiler.HOST
+    flags = compiler.host_flags(target)
     try:
-        text = rewrite.to_host(rewrite.expand(source, [HERE / "common"]), gaps=compiler.can_check())
+        text = rewrite.to_host(rewrite.expand(source, [HERE / "common"]), target != compiler.HOST, count)
     except ValueError as error:
         raise BuildError(f"{source}: {error}") from None
     headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]

@@ -67,11 +67,17 @@ def parameter_names(text: str, function: str) -> list[str]:
 
 def _declarations(text: str, function: str) -> list[str]:
     """The parameters of a launcher, without `const` and `__restrict__`."""
+    inside = declaration(text, function).partition("(")[2].removesuffix(")")
+    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in inside.split(",")]
+
+
+def declaration(text: str, function: str) -> str:
+    """`extern "C" int function(...)` as it stands in the text, on one line. Raises `LookupError` if there is none."""
     code = blank(text, strings=False)
-    match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
+    match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\([^()]*\)', code)
     if match is None:
         raise LookupError(f'no extern "C" int {function}(...)')
-    return [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
+    return " ".join(match[0].split()).replace("( ", "(")
 
 
 def launchers(text: str) -> dict[str, int]:
@@ -104,12 +110,24 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
     return joined
 
 
-def to_host(text: str, gaps: bool = False) -> str:
+def to_host(text: str, gaps: bool = False, counted: bool = False) -> str:
     """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh.
 
     gaps: leave unused memory before and after each variable of static shared memory, for host/checked.h.
+    counted: name the launches and unroll the loops as nvcc does, for host/counted.h.
     """
-    return _launches(_shared(text, gaps))
+    text = _launches(_shared(text, gaps), counted)
+    return _unrolled(text) if counted else text
+
+
+def _unrolled(text: str) -> str:
+    """The text with `#pragma unroll` in the form that GCC knows."""
+    return re.sub(
+        r"^([ \t]*#[ \t]*pragma)[ \t]+unroll\b[ \t]*(?:\([ \t]*(\d+)[ \t]*\)|(\d+))?",
+        lambda found: f"{found[1]} GCC unroll {found[2] or found[3] or 65534}",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def _shared(text: str, gaps: bool) -> str:
@@ -174,7 +192,7 @@ def _declared(declaration: str) -> Iterator[tuple[int, int]]:
             name = match.span()
 
 
-def _launches(text: str) -> str:
+def _launches(text: str, named: bool) -> str:
     edits: list[tuple[int, int, str]] = []
     code, uncommented = blank(text), blank(text, strings=False)
     for match in re.finditer("<<<", code):
@@ -183,7 +201,8 @@ def _launches(text: str) -> str:
         kernel, config = uncommented[start : match.start()], uncommented[match.end() : end - 3]
         address = _address(code, " ".join(kernel.split()))
         body = f"[=](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
-        edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config})"))
+        name = f'.named("{" ".join(kernel.split())}")' if named else ""
+        edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config}){name}"))
     return _edited(text, edits)
 
 

@@ -26,7 +26,9 @@ static void open_barrier() {
 
 // All live threads must reach the same barrier. Threads that have returned are not waited for, as CUDA specifies since
 // Volta. Kernels should not rely on this: an H200 hangs if the threads of one warp return one by one.
-static void barrier(bool predicate, int line) {
+CUDA_HOST_UNCOUNTED static void barrier(bool predicate, int line) {
+    const Quiet quiet;
+    reach_barrier(line);
     if (block.waiting == 0) block.barrier_line = line;
     if (line == block.barrier_line) {
         block.waiting++;
@@ -40,7 +42,8 @@ static void barrier(bool predicate, int line) {
 
 // Static shared memory. The first thread of a block to reach a declaration fills it with NaN.
 template <typename T>
-static inline void enter_shared(unsigned long long& serial, T& variable, const char* name) {
+CUDA_HOST_UNCOUNTED static inline void enter_shared(unsigned long long& serial, T& variable, const char* name) {
+    const Quiet quiet;
     if (serial == block.serial) return;
     serial = block.serial;
     block.static_bytes += sizeof(T);

@@ -48,7 +48,7 @@ struct Block {
 static Block block;
 
 // Not itself checked by checked.h, which calls it.
-__attribute__((no_sanitize("thread"))) static inline bool in_kernel() {
+CUDA_HOST_UNCOUNTED __attribute__((no_sanitize("thread"))) static inline bool in_kernel() {
     return block.body != nullptr && block.running >= 0;
 }
 
@@ -66,7 +66,8 @@ static void fiber_main();
 
 // Ends the launch with an error: no thread of any block continues.
 template <typename... Arguments>
-[[noreturn]] static void fail(cudaError_t error, const char* format, Arguments... arguments) {
+[[noreturn]] CUDA_HOST_UNCOUNTED static void fail(cudaError_t error, const char* format, Arguments... arguments) {
+    const Quiet quiet;
     char reason[300];
     snprintf(reason, sizeof reason, format, arguments...);
     const uint3 b = blockIdx, t = threadIdx;
@@ -144,7 +145,8 @@ static void run_another(Context& from, bool prefer_new) {
 }
 
 // Suspends the running thread until another thread has made it ready and its turn in the queue has come.
-static void wait(Wait why, int line) {
+CUDA_HOST_UNCOUNTED static void wait(Wait why, int line) {
+    const Quiet quiet;
     const int self = block.running;
     Thread& thread = block.threads[self];
     thread.wait = why;

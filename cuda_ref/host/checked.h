@@ -12,7 +12,7 @@
 
 namespace cuda_host {
 
-#define CUDA_HOST_UNCHECKED __attribute__((no_sanitize("thread"), noinline))
+#define CUDA_HOST_UNCHECKED CUDA_HOST_UNCOUNTED __attribute__((no_sanitize("thread"), noinline))
 
 constexpr int MAX_REGIONS = 4096, MAX_SHARED = 64;
 constexpr uintptr_t GAP = 128;  // unused bytes before and after each variable, as build/rewrite.py declares it
@@ -47,10 +47,11 @@ struct SharedVariable {
 static SharedVariable shared[MAX_SHARED];
 static int shared_count = 0;
 
-static bool in_atomic = false;
+static bool in_atomic = false, atomic_counted = false;
 struct Atomic {
-    Atomic() { in_atomic = true; }
-    ~Atomic() {
+    const Quiet quiet;
+    CUDA_HOST_UNCOUNTED Atomic() { in_atomic = true, atomic_counted = false; }
+    CUDA_HOST_UNCOUNTED ~Atomic() {
         asm volatile("" ::: "memory");  // later reads read again
         in_atomic = false;
     }
@@ -189,6 +190,13 @@ CUDA_HOST_UNCHECKED static void note_shared(const SharedVariable& v, uintptr_t a
     }
 }
 
+CUDA_HOST_UNCHECKED static void count_access(bool in_shared, uintptr_t at, size_t bytes, bool write, const void* place) {
+    if (in_atomic && atomic_counted) return;
+    atomic_counted = in_atomic;
+    const Kind kind = in_atomic ? ATOMIC : in_shared ? (write ? SHARED_STORE : SHARED_LOAD) : (write ? STORE : LOAD);
+    note_access(kind, at, bytes, reinterpret_cast<uintptr_t>(place));
+}
+
 static uintptr_t library_begin = 0, library_end = 0;
 
 CUDA_HOST_UNCHECKED static int find_library(dl_phdr_info* info, size_t, void* inside) {
@@ -220,6 +228,7 @@ CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool wr
             if (at < v.begin || at + bytes > v.begin + v.bytes)
                 fail(cudaErrorIllegalAddress, "%s%s byte %ld of %s, which has %zu bytes", at_line(place),
                      write ? "writes" : "reads", long(at - v.begin), v.name, v.bytes);
+            count_access(true, at, bytes, write, place);
             return note_shared(v, at, bytes, write, place);
         }
         if (at >= dynamic && at < dynamic + sizeof dynamic_memory)
@@ -234,9 +243,17 @@ CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool wr
         const Region& r = regions[i];
         if (r.freed || at < r.begin || at + bytes > r.begin + r.bytes) continue;
         last_region = i;
+        if (r.name[0]) count_access(false, at, bytes, write, place);  // parameters have no name
         return;
     }
     if (!too_many_regions) fail_bounds(at, bytes, write, place);
+    count_access(false, at, bytes, write, place);
+}
+
+// An asynchronous copy of `read` bytes, which writes `bytes` of shared memory.
+CUDA_HOST_UNCHECKED static void check_copy(void* to, const void* from, size_t bytes, size_t read, const void* place) {
+    check_access(reinterpret_cast<uintptr_t>(from), read, false, place);
+    check_access(reinterpret_cast<uintptr_t>(to), bytes, true, place);
 }
 
 CUDA_HOST_UNCHECKED static void allow(const void* begin, size_t bytes, const char* name) {
@@ -316,7 +333,8 @@ CUDA_HOST_EXPORT void cuda_host_moved(const char* path) {
     snprintf(cuda_host::library_path, sizeof cuda_host::library_path, "%s", path);
 }
 
-#define CUDA_HOST_HOOK extern "C" __attribute__((visibility("hidden"), used, no_sanitize("thread"))) inline void
+#define CUDA_HOST_HOOK \
+    extern "C" CUDA_HOST_UNCOUNTED __attribute__((visibility("hidden"), used, no_sanitize("thread"))) inline void
 #define CUDA_HOST_HOOKS(name, bytes, write)                                                          \
     CUDA_HOST_HOOK __tsan_##name##bytes(uintptr_t at) {                                               \
         cuda_host::check_access(at, bytes, write, __builtin_return_address(0));                       \

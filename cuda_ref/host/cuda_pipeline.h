@@ -24,7 +24,7 @@ struct Pipeline {
 };
 static Pipeline pipelines[MAX_THREADS];
 
-static inline Pipeline& pipeline() {
+CUDA_HOST_UNCOUNTED static inline Pipeline& pipeline() {
     Pipeline& mine = pipelines[block.running];
     if (mine.serial != block.serial) mine.serial = block.serial, mine.count = 0, mine.groups = 0;
     return mine;
@@ -32,7 +32,7 @@ static inline Pipeline& pipeline() {
 
 }  // namespace cuda_host
 
-static inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0) {
+CUDA_HOST_UNCOUNTED static inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0) {
     using namespace cuda_host;
     if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes)
         fail(cudaErrorInvalidValue, "a copy of 4, 8 or 16 bytes, not of %zu with %zu zeros", bytes, zeros);
@@ -40,6 +40,7 @@ static inline void __pipeline_memcpy_async(void* to, const void* from, size_t by
         fail(cudaErrorMisalignedAddress, "copy from %p to %p, which must be multiples of %zu", from, to, bytes);
     Pipeline& mine = pipeline();
     if (mine.count == MAX_COPIES) fail(cudaErrorNotSupported, "more than %d copies under way in a thread", MAX_COPIES);
+    check_copy(to, from, bytes, bytes - zeros, __builtin_return_address(0));
     memset(to, 0xff, bytes);
     mine.copies[mine.count++] = {to, from, bytes, zeros, mine.groups};
 }
@@ -47,7 +48,7 @@ static inline void __pipeline_memcpy_async(void* to, const void* from, size_t by
 static inline void __pipeline_commit() { cuda_host::pipeline().groups++; }
 
 // Waits for all groups but the last `prior`.
-static inline void __pipeline_wait_prior(size_t prior) {
+CUDA_HOST_UNCOUNTED static inline void __pipeline_wait_prior(size_t prior) {
     using namespace cuda_host;
     Pipeline& mine = pipeline();
     int left = 0;

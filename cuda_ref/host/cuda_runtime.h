@@ -15,7 +15,10 @@
 // common/common.cuh lists the features that cannot run here, and how a file declares that it uses them.
 #pragma once
 
+#include <initializer_list>
+
 #include <math.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,9 +29,13 @@
 
 #include "runtime_api.h"
 
+#include "quiet.h"
+
 #include "fiber.h"
 
 #include "block.h"
+
+#include "counted.h"
 
 #ifdef CUDA_HOST_CHECKED
 #include "checked.h"

@@ -48,6 +48,13 @@ static inline T atomicCAS(T* address, cuda_host::Exactly<T> expected, cuda_host:
     return old;
 }
 
+// Other processes may share the memory, so this one is atomic.
+static inline int atomicCAS_system(int* address, int expected, int value) {
+    if (!__atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        sched_yield();  // the caller waits for another process
+    return expected;
+}
+
 #define CUDA_HOST_LOAD(name)                      \
     template <typename T>                          \
     static inline T name(const T* address) {       \

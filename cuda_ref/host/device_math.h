@@ -22,7 +22,7 @@ static inline float exp10_of(float x) { return float(pow(10.0, double(x))); }
 static inline float rsqrtf(float x) { return float(1.0 / sqrt(double(x))); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float fdividef(float x, float y) { return x / y; }
-static inline float __fdividef(float x, float y) {
+CUDA_HOST_UNCOUNTED static inline float __fdividef(float x, float y) {
     const float size = fabsf(y);
     return size > 0x1p126f && size < 0x1p128 ? x * copysignf(0.0f, y) : x / y;
 }
@@ -35,12 +35,12 @@ static inline float __fsqrt_rn(float x) { return sqrtf(x); }
 static inline float __frsqrt_rn(float x) { return rsqrtf(x); }
 static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 static inline double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
-static inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+CUDA_HOST_UNCOUNTED static inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
 // Conversions saturate, and NaN becomes 0, as on a GPU.
 namespace cuda_host {
 template <typename I>
-static inline I to_integer(double x, double below, double above) {
+CUDA_HOST_UNCOUNTED static inline I to_integer(double x, double below, double above) {
     if (!(x == x)) return 0;
     return x <= below ? I(below) : x >= above ? I(I(above - 1.0)) : I(x);
 }

@@ -40,6 +40,7 @@ static inline void thread_returns() {
     block.threads[self].wait = LEFT;
     block.live--;
     leave_warp(self);
+    end_thread();
     if (block.waiting && block.waiting == block.live) open_barrier();
 }
 
@@ -52,6 +53,7 @@ static void fiber_main() {
             block.running = self;
             block.threads[self].wait = RUNS;
             threadIdx = block.threads[self].index;
+            begin_thread();
             block.body(block.closure);
             thread_returns();
         }
@@ -74,7 +76,7 @@ static cudaError_t check(dim3 grid, dim3 threads, size_t bytes, const void* kern
     return bytes <= shared_limit(kernel) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static void run(const void* kernel, dim3 grid, dim3 threads, size_t bytes, void (*body)(const void*),
+static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, size_t bytes, void (*body)(const void*),
                 const void* closure) {
     pthread_mutex_lock(&launching);
     gridDim = grid;
@@ -93,6 +95,7 @@ static void run(const void* kernel, dim3 grid, dim3 threads, size_t bytes, void 
     block.closure = closure;
     block.failed = false;
     block.running = -1;
+    begin_kernel(name);
     begin_block();
     if (have_idle())
         run_another(block.launcher, true);
@@ -109,6 +112,10 @@ struct Launch {
     Kernel kernel;
     dim3 grid, threads;
     size_t bytes;
+    const char* name = "";
+
+    // Names the kernel, for its counts.
+    Launch& named(const char* its_name) { return name = its_name, *this; }
 
     template <typename... Arguments>
     void operator()(Arguments... arguments) const {
@@ -118,7 +125,7 @@ struct Launch {
         const int regions = allow_parameter(&thread, sizeof thread);
         allow_parameter(this, sizeof *this);
         (allow_parameter(&arguments, sizeof arguments), ...);
-        run(address, grid, threads, bytes, [](const void* closure) { (*static_cast<Body*>(closure))(); }, &thread);
+        run(address, name, grid, threads, bytes, [](const void* closure) { (*static_cast<Body*>(closure))(); }, &thread);
         forget_parameters(regions);
     }
 };

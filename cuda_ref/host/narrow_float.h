@@ -7,14 +7,14 @@
 namespace cuda_host {
 
 struct Half {  // 5 bits of exponent, 10 of fraction
-    static float widen(uint16_t bits) {
+    CUDA_HOST_UNCOUNTED static float widen(uint16_t bits) {
         // Shifts the fields into place; the factor 2^112 corrects the exponent, also of subnormals.
         const unsigned magnitude = bits & 0x7fffu, sign = unsigned(bits & 0x8000u) << 16;
         if (magnitude > 0x7c00u) return bits_as<float>(0x7fffffffu);
         if (magnitude == 0x7c00u) return bits_as<float>(sign | 0x7f800000u);
         return bits_as<float>(sign | bits_as<unsigned>(bits_as<float>(magnitude << 13) * 0x1p112f));
     }
-    static uint16_t narrow(float x) {
+    CUDA_HOST_UNCOUNTED static uint16_t narrow(float x) {
         unsigned bits = bits_as<unsigned>(x);
         const unsigned sign = bits >> 16 & 0x8000u;
         bits &= 0x7fffffffu;
@@ -29,7 +29,7 @@ struct Half {  // 5 bits of exponent, 10 of fraction
 
 struct Bfloat16 {  // the upper half of a float
     static float widen(uint16_t bits) { return bits_as<float>(unsigned(bits) << 16); }
-    static uint16_t narrow(float x) {
+    CUDA_HOST_UNCOUNTED static uint16_t narrow(float x) {
         unsigned bits = bits_as<unsigned>(x);
         if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
         bits += 0x7fffu + (bits >> 16 & 1u);
@@ -38,7 +38,7 @@ struct Bfloat16 {  // the upper half of a float
 };
 
 // A float that can be rounded again without a double rounding error: truncated, with the last bit set if inexact.
-static inline float round_to_odd(double x) {
+CUDA_HOST_UNCOUNTED static inline float round_to_odd(double x) {
     float y = float(x);
     if (double(y) == x || !isfinite(x) || !isfinite(y)) return y;
     unsigned bits = bits_as<unsigned>(y);

@@ -53,7 +53,8 @@ static bool complete(int warp, unsigned mask, unsigned operation) {
     return true;
 }
 
-static uint64_t meet(unsigned mask, unsigned operation, uint64_t given, unsigned source, int line) {
+CUDA_HOST_UNCOUNTED static uint64_t meet(unsigned mask, unsigned operation, uint64_t given, unsigned source, int line) {
+    const Quiet quiet;
     const int self = block.running, warp = self / WARP;
     if (!(mask >> lane() & 1))
         fail(cudaErrorLaunchFailure, "line %d: lane %u is not in its own mask 0x%08x", line, lane(), mask);

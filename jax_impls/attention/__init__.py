@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_attention
+from jax_impls._runtime.contract import check_attention, working
 
 VENDOR = "XLA"
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 
 @partial(jax.jit, static_argnames=("causal", "sm_scale"))
@@ -42,7 +42,7 @@ def attention(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention(q, k, v, (scale_q, scale_k, scale_v))
+    check_attention(q, k, v, (scale_q, scale_k, scale_v), float64=True)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
     if q.size == 0 or S_k == 0:
@@ -53,8 +53,8 @@ def attention(
         scale = scale * scale_q * scale_k
     product = partial(
         jnp.einsum,
-        precision=lax.Precision.HIGHEST if q.dtype == jnp.float32 else None,
-        preferred_element_type=jnp.float32,
+        precision=lax.Precision.HIGHEST if q.dtype in (jnp.float32, jnp.float64) else None,
+        preferred_element_type=working(q),
     )
     grouped = q.reshape(B, H_kv, H // H_kv, S_q, D)
     s = product("bhgqd,bhkd->bhgqk", grouped, k) * scale

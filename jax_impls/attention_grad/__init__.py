@@ -11,6 +11,7 @@ from jax_impls._runtime.contract import check_attention_grad
 from jax_impls.attention import attention
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 Queries = Float[Array, "B H S_q D"]
 Keys = Float[Array, "B H_kv S_k D"]
@@ -27,7 +28,7 @@ def attention_grad(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention_grad(q, k, v, do)
+    check_attention_grad(q, k, v, do, float64=True)
     _, gradients = jax.vjp(partial(attention, causal=causal, sm_scale=sm_scale), q, k, v)
     dq, dk, dv = gradients(do)
     return dq, dk, dv

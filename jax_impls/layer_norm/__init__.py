@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_norm
+from jax_impls._runtime.contract import check_norm, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames=("eps",))
@@ -23,8 +24,9 @@ def layer_norm(
     x (M, N), weight and bias (N,).
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("layer_norm", x, weight=weight, bias=bias)
-    y = x.astype(jnp.float32)
+    check_norm("layer_norm", x, weight=weight, bias=bias, float64=True)
+    wide = working(x)
+    y = x.astype(wide)
     y = y - jnp.mean(y, axis=1, keepdims=True)
     scale = lax.rsqrt(jnp.mean(y * y, axis=1, keepdims=True) + eps)
-    return (y * scale * weight.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
+    return (y * scale * weight.astype(wide) + bias.astype(wide)).astype(x.dtype)

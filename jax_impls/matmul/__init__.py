@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from jax_impls._runtime.contract import check_matmul
 
 VENDOR = "XLA"
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 
 @partial(jax.jit, static_argnames="precision")
@@ -36,11 +36,13 @@ def matmul(
 
     Raises ValueError for other shapes, dtypes, scales and precisions, NotImplementedError for "tf32" without a GPU.
     """
-    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, float64=True)
     if scale_a is not None:
         algorithm = lax.Precision.HIGHEST if precision == "promoted" else lax.Precision.DEFAULT
         sums = lax.dot(a, b, precision=algorithm, preferred_element_type=jnp.float32)
         return (sums * (scale_a * scale_b)).astype(jnp.bfloat16)
+    if a.dtype == jnp.float64:
+        return lax.dot(a, b, precision=lax.Precision.HIGHEST)
     if a.dtype != jnp.float32:
         return lax.dot(a, b, preferred_element_type=jnp.float32).astype(a.dtype)
     algorithm = lax.Precision.HIGHEST if precision == "ieee" else lax.DotAlgorithmPreset.TF32_TF32_F32

@@ -12,6 +12,7 @@ from jax_impls.attention import attention
 from jax_impls.matmul import matmul
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames=("heads", "causal"))
@@ -32,7 +33,7 @@ def multi_head_attention(
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_multi_head_attention(x, w_qkv, w_out, heads)
+    check_multi_head_attention(x, w_qkv, w_out, heads, float64=True)
     (B, S, E), D = x.shape, x.shape[2] // heads
     q, k, v = matmul(x.reshape(B * S, E), w_qkv.T).reshape(B, S, 3, heads, D).transpose(2, 0, 3, 1, 4)
     o = attention(q, k, v, causal=causal).swapaxes(1, 2).reshape(B * S, E)

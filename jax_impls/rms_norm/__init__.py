@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_norm
+from jax_impls._runtime.contract import check_norm, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @partial(jax.jit, static_argnames=("eps",))
@@ -21,7 +22,8 @@ def rms_norm(x: Float[Array, "M N"], weight: Float[Array, N], *, eps: float) -> 
     x (M, N), weight (N,).
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("rms_norm", x, weight=weight)
-    y = x.astype(jnp.float32)
+    check_norm("rms_norm", x, weight=weight, float64=True)
+    wide = working(x)
+    y = x.astype(wide)
     scale = lax.rsqrt(jnp.mean(y * y, axis=1, keepdims=True) + eps)
-    return (y * scale * weight.astype(jnp.float32)).astype(x.dtype)
+    return (y * scale * weight.astype(wide)).astype(x.dtype)

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_elementwise
+from jax_impls._runtime.contract import check_elementwise, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @jax.jit
@@ -20,12 +21,12 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     Raises ValueError for other dtypes.
     """
-    check_elementwise("sigmoid", x)
-    return sigmoid_float32(x.astype(jnp.float32)).astype(x.dtype)
+    check_elementwise("sigmoid", x, float64=True)
+    return stable_sigmoid(x.astype(working(x))).astype(x.dtype)
 
 
-def sigmoid_float32(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Sigmoid in float32: c - c r with z = exp(-|x|), r = z / (1 + z), and c = 1 for x >= 0, z for x < 0.
+def stable_sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Sigmoid in the dtype of x: c - c r with z = exp(-|x|), r = z / (1 + z), and c = 1 for x >= 0, z for x < 0.
 
     r is the sigmoid of -|x|. The quotient corrects a term that is already accurate, so its rounding errors matter
     little. Nothing overflows. XLA on a CPU flushes subnormal results to zero.

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_rows
+from jax_impls._runtime.contract import check_rows, working
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float64",)
 
 
 @jax.jit
@@ -17,7 +18,7 @@ def softmax(x: Float[Array, "M N"]) -> Float[Array, "M N"]:
 
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_rows("softmax", x)
-    y = x.astype(jnp.float32)
+    check_rows("softmax", x, float64=True)
+    y = x.astype(working(x))
     y = jnp.exp(y - jnp.max(y, axis=1, keepdims=True, initial=-jnp.inf))
     return (y / jnp.sum(y, axis=1, keepdims=True)).astype(x.dtype)

@@ -24,6 +24,8 @@ from suite.numerics.formats import ulp
 from suite.numerics.noise import sample
 from suite.problem.truth import Truth
 
+LEAST = 2.0**-900
+"""Smallest variance of a result that counts: float64 cannot represent the squares of smaller ones."""
 STATISTICS = 3
 """Statistics of a result."""
 
@@ -161,8 +163,8 @@ class Aggregate:
 def errors_of(piece: torch.Tensor, truth: Truth, dtype: str) -> Errors:
     """Return the errors of the sampled results for which a statistic holds.
 
-    Left out are infinities and NaN, results without any error before their rounding, a truth halfway between two
-    neighbours, and repetitions of a truth, since equal inputs give equal errors.
+    Left out are infinities and NaN, results with no error before their rounding or one below LEAST, a truth halfway
+    between two neighbours, and repetitions of a truth, since equal inputs give equal errors.
     """
     assert truth.noise is not None
     at = sample(tuple(truth.value.shape), truth.value.device)
@@ -170,7 +172,7 @@ def errors_of(piece: torch.Tensor, truth: Truth, dtype: str) -> Errors:
     systematic, variance = truth.noise.systematic, truth.noise.variance
     nearest, spacing = value.to(getattr(torch, dtype)).double(), ulp(value, dtype)
     before = systematic.square() + variance
-    usable = torch.isfinite(got) & torch.isfinite(nearest) & torch.isfinite(before) & (before > 0.0)
+    usable = torch.isfinite(got) & torch.isfinite(nearest) & torch.isfinite(before) & (before > LEAST)
     usable &= (nearest - value).abs() != spacing / 2.0
     value = torch.where(usable, value, math.nan)
     ordered, order = value.sort()

@@ -110,7 +110,7 @@ def call_once(
     with adapter.late_inputs(form.device) if late else contextlib.nullcontext():
         present()
         inputs = [adapter.to_native(buffer) for buffer in buffers]
-        call = partial(function, *inputs, **arguments)
+        call = partial(adapter.called_with(function, buffers), *inputs, **arguments)
         result = adapter.poisoned(call, form.output_shapes, form.output_dtypes, form.device)
         outputs = as_torch(result, adapter, form)
         early = joined(outputs) if len(outputs) > 1 else joined(outputs).clone()

@@ -108,7 +108,7 @@ class Problem:
 
     def _computed(self, draw: int) -> Iterator[Truth]:
         """Compute the truth of a draw, and note a weak bound."""
-        for piece in self.op.truth(self.draws[draw], self.case):
+        for piece in self.op.exact_truth(self.draws[draw], self.case):
             self._weak += [piece.weak] if piece.weak is not None else []
             yield piece
 
@@ -121,13 +121,13 @@ class Problem:
 class Problems(Mapping[str, Problem]):
     """The problems of named cases, each made when it is first asked for."""
 
-    def __init__(self, cases: Mapping[str, Case], seed: int, device: torch.device) -> None:
-        self._cases, self._seed, self._device = cases, seed, device
+    def __init__(self, cases: Mapping[str, Case], make: Callable[[Case], Problem]) -> None:
+        self._cases, self._make = cases, make
         self._made: dict[str, Problem] = {}
 
     def __getitem__(self, name: str) -> Problem:
         if name not in self._made:
-            self._made[name] = Problem(self._cases[name], self._seed, self._device)
+            self._made[name] = self._make(self._cases[name])
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

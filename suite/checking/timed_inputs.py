@@ -231,7 +231,7 @@ class TimedInputs:
         if not outputs:
             return []
         problem = self._problem
-        truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
+        truth = problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
         shape, dtype = problem.output_shape, problem.output_dtype
         verdicts = judge_together(
             outputs, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results
@@ -283,7 +283,7 @@ class TimedInputs:
         problem, device = self._problem, self._problem.device
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
         inputs *= 2 if inputs <= MAX_PREVIOUS_BYTES else 1
-        results = len(self._results.names) * problem.op.output_bytes(problem.case)
+        results = len(self._results.names) * problem.op.joined_bytes(problem.case)
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
         fits = room // max(1, inputs + results)
         holds = fits >= 2 * LEAST_ROUNDS + 1

@@ -17,6 +17,7 @@ from suite.cli.options import (
     ColumnsOption,
     CommitOption,
     CompileOption,
+    CountOption,
     DeviceOption,
     DtypeOption,
     DumpOption,
@@ -25,6 +26,7 @@ from suite.cli.options import (
     ForceOption,
     FormatOption,
     GpuModeOption,
+    GpusOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -49,6 +51,7 @@ from suite.cli.options import (
     ShapesFromOption,
     SortOption,
     StrictOption,
+    SustainedOption,
     SweepOption,
     TimeoutOption,
     TransfersOption,
@@ -56,6 +59,7 @@ from suite.cli.options import (
     check_noise,
     check_seed,
     check_timeout,
+    ranks,
     split,
 )
 from suite.cli.options import device as resolve
@@ -67,7 +71,7 @@ from suite.core.names import unknown
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.processes.limits import FIRST_CALL_S
-from suite.runner.options import Options, sweep_host
+from suite.runner.options import Options, Sustain, sweep_host
 from suite.runner.selection import Selection
 
 if TYPE_CHECKING:
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
     from suite.problem.source import Kind
+    from suite.results.render import View
 
 
 def compare(
@@ -94,11 +99,14 @@ def compare(
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
+    gpus: GpusOption = None,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
+    sustained: SustainedOption = Sustain.LARGEST,
     transfers: TransfersOption = False,
     compiles: CompileOption = False,
     profile: ProfileOption = "",
+    count: CountOption = False,
     dump: DumpOption = None,
     once: OnceOption = "",
     no_time: NoTimeOption = False,
@@ -128,13 +136,15 @@ def compare(
     """
     op = [*split(operations), *split(op)]
     _check(cache, timeout, max_noise, repeat, seed, timed=not no_time)
-    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
+    shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
     where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
     shapes = sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
+    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    options = replace(options, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat)
-    options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump))
+    options = replace(
+        options, sustained=sustained, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat
+    )
+    options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
     run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
 
 
@@ -162,6 +172,7 @@ def _selection(
     inputs: list[str] | None,
     sweep: bool,
     files: list[Path] | None,
+    gpus: str | None,
 ) -> Selection:
     """The selection that the command line asks for."""
     return Selection(
@@ -174,6 +185,7 @@ def _selection(
         inputs=split(inputs),
         sweep=sweep,
         files=tuple(files or ()),
+        ranks=ranks(gpus),
         **shapes,
     )
 
@@ -194,10 +206,14 @@ def _operation_file(
     return own[0] if own else None
 
 
-def _output(columns: list[str] | None, sort: str, wide: bool, baseline: str, **more: Any) -> Output:
+def _output(view: View, quiet: bool, as_json: bool, file_format: str, strict: bool) -> Output:
+    return Output(view, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
+
+
+def _view(columns: list[str] | None, sort: str, wide: bool, baseline: str, count: bool) -> View:
     from suite.results.render import View
 
-    return Output(View(split(columns), sort, wide, baseline), **more)
+    return View(split(columns), sort, wide, baseline, counts=count)
 
 
 def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:

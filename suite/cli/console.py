@@ -86,6 +86,8 @@ class RunConsole(Observer):
         if self._bar is not None:
             what = f"{step.operation} {step.case}: {step.doing}"
             self._bar.update(self._bar.task_ids[0], total=step.total, completed=step.done, description=what)
+        elif self._progress and not step.case:  # builds before the first case may take minutes
+            say(f"[{time.monotonic() - self._begin:.1f} s] {step.doing}")
 
     def store(self, operation: Operation, rows: Sequence[Row]) -> None:
         self._results.put(operation.name, rows)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from suite.cli.messages import say
 from suite.core.errors import SuiteError, UsageError
 
+if TYPE_CHECKING:
+    from cuda_ref.build.counting import Counts
+
 
 def emulate(
     file: Annotated[Path, typer.Argument(metavar="FILE.cu", help="A CUDA program, with a main function.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.")] = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="Count what each kernel does: requests, sectors, bank conflicts, flops.")
+    ] = False,
 ) -> None:
     """Run a whole CUDA program without a GPU, and check each access of its kernels to memory.
 
@@ -27,8 +36,40 @@ def emulate(
     if not file.is_file():
         raise UsageError(f"{file}: no such file")
     try:
-        built = program(file.absolute())
+        built = program(file.absolute(), count)
     except BuildError as error:
         raise SuiteError(str(error)) from None
     say(f"{file.name}: emulated on the CPU")
-    raise typer.Exit(subprocess.run([built, *(arguments or [])], check=False).returncode)
+    command = [str(built), *(arguments or [])]
+    raise typer.Exit(_run_and_count(command, built) if count else subprocess.run(command, check=False).returncode)
+
+
+def _run_and_count(command: Sequence[str], built: Path) -> int:
+    """Run a program, print the counts of its kernels, and return its exit status."""
+    from cuda_ref.build.counting import read
+    from suite.cli.console import print_lines, stdout
+
+    with tempfile.TemporaryDirectory(prefix="suite-counts-") as folder:
+        path = Path(folder, "counts")
+        status = subprocess.run(command, check=False, env={**os.environ, "CUDA_HOST_COUNTS": str(path)}).returncode
+        found = read(path, built) if path.exists() else []
+    console = stdout()
+    if found:
+        print_lines(console, _table(found, console.width))
+    else:
+        say("no kernel was launched, so nothing is counted")
+    return status
+
+
+def _table(found: Sequence[Counts], width: int) -> list[str]:
+    """A table with a line for each kernel, and the columns in which one has a value."""
+    from suite.results.render.layout import Field, table
+    from suite.results.render.text import HEADS
+
+    fields = [Field("kernel", [each.kernel for each in found], is_right=False)]
+    for name in vars(found[0]):
+        values = [getattr(each, name) for each in found]
+        if name != "kernel" and any(values):
+            head = HEADS.get(f"count_{name}", name)
+            fields.append(Field(head, ["" if value is None else f"{value:,}" for value in values]))
+    return [line.plain for line in table(fields, width)]

@@ -34,7 +34,8 @@ def list_operations(
 ) -> None:
     """Operations with their dimensions, options and default cases; implementations: which run here, what each needs.
 
-    Then the kinds of inputs that `compare --inputs` takes. Exit status: 0; 2 for an unknown operation.
+    Then the kinds of inputs that `compare --inputs` takes. With operations named, also the functions and launchers that
+    files of `--with` define for them. Exit status: 0; 2 for an unknown operation.
     """
     from suite import ops
     from suite.problem import realistic
@@ -48,7 +49,7 @@ def list_operations(
         inputs = {name: {k: kind.about for k, kind in ops.get(name).families.items()} | common for name in names}
         telling = {name: [each.name for each in ops.get(name).all_telling] for name in names}
         found = {"device": where.name, "implementations": entries, "inputs": inputs, "telling": telling}
-        print(json.dumps(found))
+        print(json.dumps(found | {"signatures": {name: _signatures(name) for name in names}}))
         return
     from suite.cli.console import print_lines, stdout
     from suite.results.render.layout import wrapped
@@ -59,7 +60,7 @@ def list_operations(
     )
     for name in names:
         own = [entry for entry in entries if entry["operation"] == name]
-        print_lines(console, _operation_lines(name, where, own, console.width))
+        print_lines(console, _operation_lines(name, where, own, console.width, bool(given)))
     print_lines(console, _input_lines(names, console.width))
 
 
@@ -97,8 +98,21 @@ def _needs(requires: str | None) -> str:
     return "a GPU" if requires == "cuda" else f"a GPU, {requires}"
 
 
-def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], width: int) -> list[Text]:
-    """Lines on one operation: its purpose, dimensions, options, default cases and implementations."""
+def _signatures(name: str) -> dict[str, str]:
+    """What a file of `--with` defines for the operation: the function of a .py, the launcher of a .cu."""
+    from suite import ops
+    from suite.external.implementation import signature
+    from suite.external.source import launcher
+
+    op = ops.get(name)
+    returned = f" -> ({', '.join(op.outputs)})" if len(op.outputs) > 1 else ""
+    return {".py": signature(op) + returned, ".cu": launcher(name)}
+
+
+def _operation_lines(
+    name: str, where: Device, entries: list[dict[str, Any]], width: int, signatures: bool
+) -> list[Text]:
+    """Lines on one operation: its purpose, dimensions, options, default cases, signatures and implementations."""
     from rich.text import Text
 
     from suite import ops
@@ -122,6 +136,8 @@ def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], wi
     texts.append(f"default: {'; '.join(defaults)}")
     if op.dtypes_beyond:
         texts.append(f"dtypes if named: {', '.join(op.dtypes_beyond)}")
+    if signatures:
+        texts += [f"--with {kind}: {text}" for kind, text in _signatures(name).items() if text]
     lines = [Text(line, style="bold") for line in wrapped(f"{name}: {op.formula}", width, indent="  ")]
     lines += [Text(line) for text in texts for line in wrapped(f"  {text}", width, indent="    ")]
     fields = (

@@ -63,12 +63,14 @@ def _values(given: Value | list[str]) -> tuple[Value, ...]:
 
 def _parameter(name: str, having: list[tuple[str, Option]]) -> inspect.Parameter:
     operations = " and ".join(operation for operation, _ in having)
-    option = having[0][1]
+    option, abouts = having[0][1], list(dict.fromkeys(each.about for _, each in having))
     default = "Default: both." if option.is_switch and option.every else ""
     if not option.is_switch:
         default = f"{', '.join(dict.fromkeys(str(value) for _, each in having for value in each.values))}."
     metavar = None if option.is_switch else "VALUE"
-    information = typer.Option(option.flag, metavar=metavar, help=f"{operations}: {option.about}. {default}".strip())
+    information = typer.Option(
+        option.flag, metavar=metavar, help=f"{operations}: {'; or '.join(abouts)}. {default}".strip()
+    )
     kind = bool if option.is_switch else list[str]
     annotation = Annotated[kind | None, information]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

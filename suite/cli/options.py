@@ -10,6 +10,7 @@ import typer
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.runner.options import Sustain
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -93,6 +94,14 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU."),
 ]
+GpusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpus",
+        metavar="N",
+        help="Processes of an operation over several GPUs, or all: one on each. Default: 2. Without GPUs: on the CPU.",
+    ),
+]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")]
 FilesOption = Annotated[
     list[Path] | None,
@@ -118,6 +127,15 @@ TransfersOption = Annotated[
     bool, typer.Option("--transfers", help="Also time copying inputs to the device and the result back.")
 ]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")]
+SustainedOption = Annotated[
+    Sustain,
+    typer.Option(
+        "--sustained",
+        metavar="ROWS",
+        help="Also time calls back to back for 2 s, and their energy: all; fastest, of each framework and of the "
+        "vendors; largest, the same in the largest case of each operation; or none.",
+    ),
+]
 MaxNoiseOption = Annotated[
     float, typer.Option("--max-noise", metavar="PERCENT", help="Rows with a wider 95% interval are noisy: not ranked.")
 ]
@@ -132,6 +150,10 @@ RepeatOption = Annotated[
 ProfileOption = Annotated[
     str,
     typer.Option("--profile", metavar="PROFILER", help="ncu: Nsight Compute says what limits each row that was timed."),
+]
+CountOption = Annotated[
+    bool,
+    typer.Option("--count", help="Count what kernels do, without a GPU: requests, sectors, bank conflicts, flops."),
 ]
 DumpOption = Annotated[
     list[str] | None,
@@ -202,6 +224,20 @@ def device(text: str | None) -> Device:
     from suite.hardware.device import resolve
 
     return resolve(text)
+
+
+def ranks(text: str | None) -> int:
+    """The number of processes that `--gpus` names; 0 if it is not given. Raises `UsageError`."""
+    if text is None:
+        return 0
+    from suite import hardware
+    from suite.ranks.places import DEFAULT_RANKS, MAX_RANKS
+
+    if text == "all":
+        return min(MAX_RANKS, max(DEFAULT_RANKS, len(hardware.devices())))
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS:
+        raise UsageError(f"--gpus {text!r}: must be a number from 1 to {MAX_RANKS}, or all")
+    return int(text)
 
 
 def check_noise(percent: float) -> None:

@@ -14,7 +14,8 @@ COMPARE: Mapping[str, Sequence[str]] = {
     "": ("operations", "op", "impl", "files", "dtype", "shape", "inputs", "device", "no_time", "out", "quiet"),
     "What to compare": ("exclude", "baseline", "reference", "kernelbench", "gpumode"),
     "Sizes and inputs": ("sweep", "shapes_file", "precision", "seed"),
-    "Measuring": ("cache", "max_noise", "repeat", "timeout", "transfers", "compiles", "profile", "dump", "once"),
+    "Measuring": ("cache", "max_noise", "repeat", "timeout", "transfers", "compiles"),
+    "Looking inside": ("profile", "count", "dump", "once"),
     "Output": ("columns", "sort", "wide", "as_json", "file_format", "strict", "publish", "force", "commit"),
     "Resume": ("resume",),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,8 +95,10 @@ class CustomOperation(Operation):
     def default_cases(self, device_type: str) -> list[Case]:
         return [self.case(shape, dtype) for shape in self.about.defaults for dtype in self.about.dtypes]
 
-    def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
-        return super().cases(inputs, device_type, shapes if inputs == "normal" else shapes or self.about.defaults)
+    def cases(
+        self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = (), more: Iterable[str] = ()
+    ) -> list[Case]:
+        return super().cases(inputs, device_type, shapes if inputs == "normal" else shapes or self.about.defaults, more)
 
     def telling_cases(self, dtype: str, precision: str, *, first: bool = False) -> dict[str, Case]:
         """The first case with other numbers in its constant parameters, if it has such and they fit beside that case.
@@ -170,7 +172,7 @@ class CustomOperation(Operation):
         return free is None or self.memory_bytes(case) <= free
 
     def memory_bytes(self, case: Case) -> int:
-        return 3 * self.facts(case).operand_bytes + 4 * self.output_bytes(case) + self.workspace_bytes(case)
+        return 3 * self.facts(case).operand_bytes + 4 * self.joined_bytes(case) + self.workspace_bytes(case)
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         inputs = self.program.draw(case, seed, device)

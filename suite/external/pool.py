@@ -179,7 +179,7 @@ class ExternalPool:
                 copied |= owner.process.ask(p.Bind(each), p.Bound).copied
             peak = case.process.ask(p.PeakBytes(reference.name), p.Peak).bytes
             cases = {name_of(each): owner for each, owner in owners.items()}
-            target, results = self._target(cases, clean, reference.framework, local)
+            target, results = self._target(cases, clean, reference, local, request.cache)
 
             def rebind() -> None:
                 if copied and not local.on_host:
@@ -194,7 +194,7 @@ class ExternalPool:
                 inputs=inputs,
             )
             budget_s = BUDGETS_S[self.device.type]
-            timings = measurement.measure(budget_s, INTERVAL, True, request.max_noise, request.least)
+            timings = measurement.measure(budget_s, INTERVAL, request.max_noise, request.least)
             if isinstance(results, RemoteResults) and not inputs.rounds:  # no recorder has taken samples
                 inputs.begin_round(complete=True)
                 for name in cases:
@@ -207,21 +207,34 @@ class ExternalPool:
         return timings, peak, inputs.judged[reference.name]
 
     def _target(
-        self, cases: Mapping[str, SharedCase], clean: SharedCase, framework: str, local: Target
+        self,
+        cases: Mapping[str, SharedCase],
+        clean: SharedCase,
+        reference: ExternalReference,
+        local: Target,
+        cache: str,
     ) -> tuple[Target, RemoteResults | HostResults]:
         """The target of a measurement, and access to its results."""
+        from suite import frameworks
         from suite.external.host_timing import HostRecorder, HostResults
         from suite.external.remote import RemoteRecorder, RemoteResults, RemoteTarget
 
         if not local.on_host:
             results = RemoteResults(clean, list(cases))
-            recorder = RemoteRecorder(clean.process, results)
-            return RemoteTarget(local, recorder, lambda: clean.process.ask(p.Evict(), p.Finished)), results
+            adapter, outputs = frameworks.get(reference.framework), set(clean.problem.output_dtypes)
+            recorder = RemoteRecorder(
+                clean.process,
+                results,
+                reference.name,
+                idle_before=cache == "cold" and not adapter.copies(clean.problem.buffers),
+                idle_after=clean.has_results_of_one_type and not adapter.stand_ins.keys() & outputs,
+            )
+            return RemoteTarget(local, recorder), results
         own, *vendors = cases
-        frameworks = {own: framework} | {name: lookup.find(clean.problem.case, name).framework for name in vendors}
-        costs = {name: self._cost_ns(clean, each, local) for name, each in frameworks.items()}
+        used = {own: reference.framework} | {name: lookup.find(clean.problem.case, name).framework for name in vendors}
+        costs = {name: self._cost_ns(clean, each, local) for name, each in used.items()}
         copies = HostResults(cases)
-        return RemoteTarget(local, HostRecorder(cases, costs, copies), local.evict), copies
+        return RemoteTarget(local, HostRecorder(cases, costs, copies)), copies
 
     def _cost_ns(self, clean: SharedCase, framework: str, local: Target) -> float:
         """Cost of a sample without a call. The files of a case share it."""

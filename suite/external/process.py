@@ -27,6 +27,8 @@ FRAME_S = 10.0
 """Time allowed for the rest of a frame."""
 ORPHAN_S = 1.0
 """Time allowed for a killed orphan to end."""
+PAUSE_NS = 60_000
+"""The time of an eviction on an H200."""
 WARM_UP_PINGS, PINGS, PING_QUANTILE = 5, 21, 0.75
 """Commands without effect that measure the cost of a command, and the quantile of their times that is its cost."""
 MAX_HANDOFF_NS = 1_000_000
@@ -98,7 +100,7 @@ class ExternalProcess(Child):
         self.handoff_ns = handoff_ns or self._measure_handoff()
 
     def _measure_handoff(self) -> int:
-        """Measure the cost of a command that follows an eviction of the cache.
+        """Measure the cost of a command that follows a pause, as while this process evicts the cache.
 
         It is part of the latency of calls on a GPU; on a CPU the latency is that of samples.
         """
@@ -106,7 +108,9 @@ class ExternalProcess(Child):
             return 0
         spans = []
         for _ in range(WARM_UP_PINGS + PINGS):
-            self.ask(p.Evict(), p.Finished)
+            paused_at = perf_counter_ns()
+            while perf_counter_ns() - paused_at < PAUSE_NS:
+                pass
             begin = perf_counter_ns()
             self.ask(p.Run("", 0), p.Ran)
             spans.append(perf_counter_ns() - begin)

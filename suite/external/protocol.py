@@ -10,7 +10,7 @@ Sample                  Sampled, Raised     one sample on a CPU
 StartRecorder           Finished, NoRecorder
 Record                  Finished; other commands may follow, then Go: one sample on a GPU
 Go                      Ran, Raised; after Ran comes Delivered
-Evict, Serialize, StopRecorder              Finished
+Serialize, StopRecorder Finished
 Collect                 Collected
 PeakBytes, About        Peak, Facts
 """
@@ -112,11 +112,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Evict:
-    """Fill the last-level cache with other data."""
-
-
-@dataclass(frozen=True)
 class StartRecorder: ...
 
 
@@ -174,7 +169,6 @@ Command = (
     | Bind
     | Rebind
     | Run
-    | Evict
     | StartRecorder
     | Serialize
     | StopRecorder
@@ -244,11 +238,16 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A sample of a recorder that observes the device; `activities` is their number."""
+    """A sample of a recorder that observes the device; `activities` is their number.
+
+    `before_us` and `after_us` are those of `timing.recorder.Sample`: work outside of the call.
+    """
 
     name: str
     us: float
     activities: int
+    before_us: float = 0.0
+    after_us: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from suite.external.process import ExternalProcess, RaisedError, call_ns
 from suite.external.shared_memory import Shared, allocate, describe
 from suite.hardware.occupancy import Limits
 from suite.implementations.identity import Reference
+from suite.problem.outputs import judged_dtype
 from suite.timing.call import Call
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
 from suite.timing.recorder import Recorder, Sample
@@ -63,6 +64,11 @@ class SharedCase:
             problem.output_dtypes,
         )
         process.ask(hold, p.Finished, [each.descriptor for each in self._memory if each.descriptor is not None])
+
+    @property
+    def has_results_of_one_type(self) -> bool:
+        """True if delivering results converts none of them: they have one type."""
+        return len({judged_dtype(dtype) for dtype in self.problem.output_dtypes}) == 1
 
     def _allocate(self, nbytes: int) -> torch.Tensor:
         shared = allocate(nbytes, self._device)
@@ -157,12 +163,13 @@ def remote_call(process: ExternalProcess, name: str, *, vendor: bool) -> RemoteC
 class RemoteTarget:
     """The device on which calls run in external processes. The clock and the readings of the device are this process's.
 
-    `evict` evicts the cache, from this process on a CPU and from the external process on a GPU.
+    This process also evicts the cache, which the processes of a device share: an external process has nothing to do
+    between its inputs and its call.
     """
 
-    def __init__(self, local: Target, recorder: Recorder, evict: Callable[[], object]) -> None:
-        self.on_host = local.on_host
-        self._local, self._recorder, self._evict = local, recorder, evict
+    def __init__(self, local: Target, recorder: Recorder) -> None:
+        self.on_host, self.cache_bytes = local.on_host, local.cache_bytes
+        self._local, self._recorder = local, recorder
 
     def clock(self) -> int:
         return perf_counter_ns()
@@ -171,7 +178,15 @@ class RemoteTarget:
         """Every command ends when the device is idle."""
 
     def evict(self) -> None:
-        self._evict()
+        self._local.evict()
+        self._local.synchronize()
+
+    def kept_cache(self) -> str:
+        """The external process looks itself, after each call."""
+        return ""
+
+    def give_cache_back(self) -> None:
+        """The external process does so itself, before each sample."""
 
     def recorder(self) -> Recorder:
         return self._recorder
@@ -187,12 +202,27 @@ class RemoteTarget:
 
 
 class RemoteRecorder:
-    """Takes samples on the GPU of an external process, by its recorder, which was bound before the file was loaded."""
+    """Takes samples on the GPU of an external process, by its recorder, which was bound before the file was loaded.
+
+    A sample of the file `own` includes what the device does for its process from the time when its inputs are written
+    until this process has its result, but for copies of the result. Early work beside other calls of the same round
+    counts too. `idle_before`: the process has no work of the suite before a call; `idle_after`: none after it.
+    """
 
     name = "cupti"
 
-    def __init__(self, process: ExternalProcess, results: RemoteResults) -> None:
-        self._process, self._results = process, results
+    def __init__(
+        self,
+        process: ExternalProcess,
+        results: RemoteResults,
+        own: str,
+        *,
+        idle_before: bool,
+        idle_after: bool,
+    ) -> None:
+        self._process, self._results, self._own = process, results, own
+        self._idle_before, self._idle_after = idle_before, idle_after
+        self._early_us = 0.0
 
     def start(self) -> None:
         try:
@@ -221,9 +251,18 @@ class RemoteRecorder:
         collected = self._ask(p.Collect(), p.Collected)
         latest = {each.name: each.activities for each in collected.latest}
         return [
-            Sample(each.name, each.us, SampleActivities(each.activities, latest[each.name]))
+            Sample(each.name, self._whole_us(each), SampleActivities(each.activities, latest[each.name]))
             for each in collected.samples
         ]
+
+    def _whole_us(self, sample: p.Recorded) -> float:
+        """The time of a sample with the work of the file before and after its call."""
+        if self._idle_before:
+            self._early_us += sample.before_us
+        if sample.name != self._own:
+            return sample.us
+        early_us, self._early_us = self._early_us, 0.0
+        return sample.us + early_us + (sample.after_us if self._idle_after else 0.0)
 
     def _ask(self, command: Any, expected: Any) -> Any:
         try:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns  # bound before the file can replace it
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from suite import frameworks, ops
 from suite.external import protocol as p
@@ -25,7 +25,7 @@ from suite.implementations import failure, lookup
 from suite.implementations.arguments import missing_parameters
 from suite.implementations.bound_call import BoundCall, bind
 from suite.implementations.identity import ExternalReference, Reference
-from suite.problem.outputs import joined
+from suite.problem.outputs import join_into
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from suite.implementations.implementation import Implementation
     from suite.problem.case import Case
     from suite.timing.intervals import Launch
-    from suite.timing.recorder import Recorder
+    from suite.timing.recorder import DeliveringRecorder
 
 SPIN_NS = 300_000
 """Time of polling for the next command without sleeping: after a sleep the processor is slow."""
@@ -74,7 +74,7 @@ class ExternalSession:
         if device.type == "cuda":
             with contextlib.suppress(Exception):  # StartRecorder raises it again
                 recorder_cupti.load()
-        self.recorder: Recorder | None = None
+        self.recorder: DeliveringRecorder | None = None
         self.held: Held | None = None
         self.current: Implementation | None = None
         self._functions: dict[Reference, tuple[Callable[..., Any], Mapping[str, Any]]] = {}
@@ -129,10 +129,6 @@ class ExternalSession:
                 return self._sample(command)
             case p.Record():
                 return self._record_sample(command.name)
-            case p.Evict():
-                self.target.evict()
-                self.target.synchronize()
-                return p.Finished()
             case p.PeakBytes():
                 bound = self._bound_call(command.name)
                 return p.Peak(bound.implementation.adapter.peak_bytes(bound.function, bound.inputs, bound.arguments))
@@ -223,6 +219,8 @@ class ExternalSession:
                 )
         except RefusedError as refused:
             return p.Called(str(refused))
+        if kept := self.target.kept_cache():
+            return p.Called(kept)
         held.result.copy_(called.early)
         self.target.synchronize()
         called.early = called.early.new_empty(0)
@@ -257,11 +255,11 @@ class ExternalSession:
 
         held = self._case
         try:
-            held.result.copy_(joined(as_torch(result, adapter, held)))
+            join_into(held.result, as_torch(result, adapter, held))
         except RefusedError as refused:
             return p.Delivered(str(refused))
         self.target.synchronize()
-        return p.Delivered()
+        return p.Delivered(self.target.kept_cache())
 
     # The timing
 
@@ -322,10 +320,10 @@ class ExternalSession:
         return p.Sampled(0, ready - start, "")
 
     def _record_sample(self, name: str) -> Any:
-        """One sample by the recorder; the commands before `Go` are its preparation."""
-        bound = self._bound_call(name)
+        """One sample by the recorder; the commands before `Go` are its preparation, the export its delivery."""
+        bound, spans = self._bound_call(name), [0, 0, 0]
         result: Any = None
-        spans = [0, 0, 0]
+        delivered: list[p.Delivered] = []
 
         def prepare() -> None:
             self.channel.send(p.Finished())
@@ -345,16 +343,21 @@ class ExternalSession:
             bound.implementation.adapter.wait(result)
             spans[2] = perf_counter_ns()
 
+        def deliver() -> None:
+            self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
+            self._case.firsts.setdefault(name, result)
+            delivered.append(self._export(bound.implementation.adapter, result))
+
+        self.target.give_cache_back()
         assert self.recorder is not None
         self.recorder.sample(name, prepare, run)
-        self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
-        self._case.firsts.setdefault(name, result)
-        return self._export(bound.implementation.adapter, result)
+        self.recorder.deliver(deliver)
+        return delivered[0]
 
     def _record(self, command: Any) -> Any:
         """Answer a command to the recorder."""
         if isinstance(command, p.StartRecorder):
-            recorder = self.target.recorder()
+            recorder = cast("DeliveringRecorder", self.target.recorder())
             recorder.start()
             self.recorder = recorder
             return p.Finished()
@@ -369,10 +372,10 @@ class ExternalSession:
                 self.recorder = None
         return p.Finished()
 
-    def _collect(self, recorder: Recorder) -> p.Collected:
+    def _collect(self, recorder: DeliveringRecorder) -> p.Collected:
         samples, latest = [], {}
-        for name, us, activities in recorder.collect():
-            samples.append(p.Recorded(name, us, len(activities or ())))
+        for name, us, activities, before_us, after_us in recorder.collect():
+            samples.append(p.Recorded(name, us, len(activities or ()), before_us, after_us))
             latest[name] = activities or ()
         observed = (
             p.Latest(name, tuple(p.Observed(*each[:5], _launch(each.launch)) for each in activities))

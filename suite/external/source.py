@@ -215,14 +215,22 @@ def _read_cuda(path: Path, source: bytes, digest: str) -> SourceFile:
     return SourceFile(path, framework="cuda", digest=digest, lines=lines, shown=tuple(lines))
 
 
+def launcher(operation: str) -> str:
+    """`extern "C" int matmul(...)`: the launcher that a .cu for the operation defines; empty if no .cu can have it."""
+    from cuda_ref.build import rewrite
+
+    ours = ROOT / "cuda_ref" / operation / f"{operation}.cu"
+    return rewrite.declaration(ours.read_text(encoding="utf-8"), operation) if ours.is_file() else ""
+
+
 def _signature_fault(path: Path, operation: str, line: int) -> str:
     """The difference between a launcher's parameters and the tree's; empty if there is none."""
     from cuda_ref.build import rewrite
 
-    ours = ROOT / "cuda_ref" / operation / f"{operation}.cu"
-    if not ours.is_file():
+    ours = launcher(operation)
+    if not ours:
         return f"{operation} has no .cu in cuda_ref, so that no launcher's signature is known; write a .py"
-    wanted = rewrite.parameters(ours.read_text(encoding="utf-8"), operation)
+    wanted = rewrite.parameters(ours, operation)
     try:
         given = rewrite.parameters(path.read_text(encoding="utf-8"), operation)
     except (LookupError, OSError, ValueError) as error:
@@ -231,5 +239,5 @@ def _signature_fault(path: Path, operation: str, line: int) -> str:
         return ""
     return (
         f"{operation} takes ({', '.join(given)}), and must take ({', '.join(wanted)}) before stream and record: "
-        f"see docs/own_kernels.md ({path.name}:{line})"
+        f"see `list {operation}` ({path.name}:{line})"
     )

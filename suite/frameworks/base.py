@@ -9,6 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,9 @@ from suite.hardware.environment import package_version
 
 LATE_CYCLES = 10_000_000
 """Delay of `late_inputs` in GPU cycles: 5 to 7 ms, longer than a launcher takes to launch its kernels."""
+
+GATE_CYCLES = 200_000
+"""Delay of `gate` in GPU cycles, about 0.1 ms: a launcher has queued its kernels by then."""
 
 
 class Adapter(ABC):
@@ -40,6 +44,8 @@ class Adapter(ABC):
     """The extra of the suite's package that installs them; empty if the suite itself needs them."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
+    can_count: ClassVar[bool] = False
+    """True if `counts` can count what its kernels do without a GPU."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Builds to make ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
     dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
@@ -91,9 +97,17 @@ class Adapter(ABC):
         """Within it, a call checks each access to memory, if the framework can do this on `device`."""
         return nullcontext()
 
+    def counts(self, call: Callable[[], object]) -> dict[str, int | float | None]:
+        """Make a call on a CPU and count what its kernels do: columns `count_...` of a row. See `can_count`."""
+        raise NotImplementedError(f"{self.name} runs the kernels of a library or of a compiler")
+
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array with the same strides, over the same memory if possible."""
         return tensor
+
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        """True if arrays of some of `buffers`, which are torch tensors, may have memory of their own."""
+        return not all(buffer.is_contiguous() for buffer in buffers)
 
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
         """True if `array`, made of `tensor` by `to_native`, shares its memory and so follows its later values."""
@@ -146,6 +160,21 @@ class Adapter(ABC):
         """The function of a user's file in the form in which it is called in this mode."""
         return function
 
+    def over_ranks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of one rank's arrays that calls `function` with the group of all ranks.
+
+        All ranks call this in the same order, in processes that are joined by torch.distributed.
+        """
+        raise NotImplementedError(f"{self.name} has no operations over several processes")
+
+    def gate(self, device: torch.device) -> Callable[[], object]:
+        """A function that queues a wait for the devices of all ranks, in front of the work of later calls."""
+        raise NotImplementedError(f"{self.name} has no operations over several processes")
+
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """The function in the mode of the framework that operands like these need."""
+        return function
+
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
@@ -188,6 +217,9 @@ class TorchAdapter(Adapter):
     """Base of the frameworks whose implementations take torch tensors."""
 
     array = "strided torch.Tensor"
+
+    def copies(self, buffers: Sequence[Any]) -> bool:
+        return False
 
     def is_array(self, result: Any) -> bool:
         import torch
@@ -267,6 +299,25 @@ class TorchAdapter(Adapter):
                 torch.cuda.synchronize(each.device)
                 return
 
+    def over_ranks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` with the process group of all ranks."""
+        import torch.distributed as dist
+
+        return partial(function, group=dist.group.WORLD)
+
+    def gate(self, device: torch.device) -> Callable[[], object]:
+        """The wait is an all-reduce of one number by NCCL, after a delay in which the host queues the call."""
+        import torch
+        import torch.distributed as dist
+
+        token = torch.zeros(1, device=device)
+
+        def wait_for_all() -> None:
+            torch.cuda._sleep(GATE_CYCLES)
+            dist.all_reduce(token)
+
+        return wait_for_all
+
     def forget_calls(self) -> None:
         """Drop the launches that the kernel folder keeps of earlier calls."""
         if (kept := sys.modules.get(_package.qualified(f"{self.folder}._runtime.kept"))) is not None:
@@ -288,6 +339,9 @@ class TorchAdapter(Adapter):
                     graph.capture_end()
         except RuntimeError:  # the call waits for the device, or a capture does not allow it
             torch.cuda.synchronize()
+            # torch still believes that its generator is captured, and would refuse all random numbers from now on.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
             return None
         replay: Callable[[], None] = graph.replay
         return replay

@@ -12,6 +12,21 @@ from suite.frameworks import _caches
 from suite.frameworks.base import TorchAdapter
 from suite.hardware.device import Device
 
+COUNTED = (
+    *(
+        "warps",
+        "loads",
+        "load_sectors",
+        "stores",
+        "store_sectors",
+        "shared_loads",
+        "shared_stores",
+        "conflicts",
+        "atomics",
+    ),
+    *("barriers", "divergent", "flops"),
+)
+"""Fields of `cuda_ref.build.counting.Counts` that are columns of a row."""
 CACHES = {"": "cuda"}
 """No variable names the folder: `cuda_ref/build/cache.py` always uses this one."""
 
@@ -23,6 +38,7 @@ class Cuda(TorchAdapter):
     packages = ("torch", "ninja")
     extra = "torch"
     code_kinds = ("ptx", "sass")
+    can_count = True
     builds = MappingProxyType({"cpu": "once", "cuda": "arithmetic"})
 
     def missing(self, device: Device) -> str | None:
@@ -38,6 +54,15 @@ class Cuda(TorchAdapter):
         from cuda_ref import build
 
         return build.checked() if device.type == "cpu" else nullcontext()
+
+    def counts(self, call: Callable[[], object]) -> dict[str, int | float | None]:
+        from cuda_ref import build
+        from cuda_ref.build import counting
+
+        with build.counted() as found:
+            call()
+        total = counting.total(found)
+        return {f"count_{name}": getattr(total, name) for name in COUNTED} if total is not None else {}
 
     def code(
         self,

@@ -97,16 +97,24 @@ class Jax(Adapter):
         import torch
         from jax import dlpack
 
+        if tensor.dtype is torch.float64 and not _has_64_bits():
+            return _In64Bits(self.to_native)(tensor)
         by_stride = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
         compact = tensor.permute(by_stride).is_contiguous() and tensor.data_ptr() % ALIGNMENT[tensor.device.type] == 0
         return dlpack.from_dlpack(tensor if compact else tensor.clone(memory_format=torch.contiguous_format))
+
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """JAX has float64 only in its 64-bit mode, which is on during each call with such an operand."""
+        import torch
+
+        return _In64Bits(function) if any(each.dtype is torch.float64 for each in operands) else function
 
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
         return tensor.numel() == 0 or bool(array.unsafe_buffer_pointer() == tensor.data_ptr())
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
         """XLA flushes subnormal numbers to zero on a CPU, except those of float16, which it widens first."""
-        return {} if device.type == "cuda" else {"subnormal": ("float32", "bfloat16")}
+        return {} if device.type == "cuda" else {"subnormal": ("float32", "bfloat16", "float64")}
 
     def is_array(self, result: Any) -> bool:
         import jax
@@ -129,6 +137,8 @@ class Jax(Adapter):
         import jax
         import jax.numpy as jnp
 
+        if "float64" in dtypes and not _has_64_bits():
+            return _In64Bits(self.poisoned)(call, shapes, dtypes, device)
         floating = [each for each in zip(shapes, dtypes, strict=True) if jnp.issubdtype(each[1], jnp.inexact)]
         for array in jax.block_until_ready([_nan_array(shape, dtype) for shape, dtype in floating]):
             array.delete()
@@ -159,10 +169,43 @@ class Jax(Adapter):
         lowered = jitted.lower(*inputs, **(arguments if jitted is function else {}))
         return {"program.hlo": lowered.compile().as_text()}
 
+    def over_ranks(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` inside shard_map, with the name of the mesh axis of all ranks."""
+        from suite.frameworks import _jax_ranks
+
+        return _jax_ranks.mapped(function)
+
+    def gate(self, device: torch.device) -> Callable[[], object]:
+        """The wait is a program that adds one number of each rank: XLA runs the programs of a device in order."""
+        from suite.frameworks import _jax_ranks
+
+        return _jax_ranks.gate()
+
     def wait(self, result: Any) -> None:
         import jax
 
         jax.block_until_ready(result)
+
+
+class _In64Bits:
+    """A function that runs, and is compiled, in JAX's 64-bit mode. Other calls are not affected."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        if hasattr(function, "lower"):
+            self.lower = _In64Bits(function.lower)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        import jax
+
+        with jax.enable_x64(True):
+            return self._function(*arguments, **options)
+
+
+def _has_64_bits() -> bool:
+    import jax
+
+    return bool(jax.config.jax_enable_x64)
 
 
 def _nan_array(shape: tuple[int, ...], dtype: str) -> Any:

@@ -1,10 +1,10 @@
 """Reads the device's properties, peaks and present state. Imports no framework and creates no CUDA context."""
 
-from suite.hardware.datasheet import Peaks, peaks
+from suite.hardware.datasheet import Peaks, link_limit, peaks
 from suite.hardware.device import device_slug, memory_bytes
 from suite.hardware.environment import environment_record
 from suite.hardware.host import cpu_cache_bytes, cpu_facts, free_host_bytes
-from suite.hardware.measured_peaks import limit
+from suite.hardware.measured_peaks import limit, limit_at_clock
 from suite.hardware.monitor import (
     IDLE,
     SLOWDOWNS,
@@ -33,6 +33,8 @@ __all__ = [
     "environment_record",
     "free_host_bytes",
     "limit",
+    "limit_at_clock",
+    "link_limit",
     "memory_bytes",
     "native_threads",
     "native_threads_set",

@@ -168,5 +168,14 @@ def limit(
     return None
 
 
+def limit_at_clock(
+    name: str, bytes: int, flops: int, dtype: str, precision: str | None, clock_mhz: float
+) -> float | None:
+    """The shortest possible time in us as by the datasheet, but with arithmetic at `clock_mhz`; None if unknown."""
+    found = peaks(name)
+    bound = found.limit_us(bytes, flops, dtype, precision, clock_mhz) if found is not None else None
+    return bound[0] if bound is not None else None
+
+
 def _is_rate(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

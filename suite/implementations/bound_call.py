@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from suite.implementations.implementation import Implementation
@@ -24,6 +25,11 @@ class BoundCall:
     def issue(self) -> Any:
         """Start the call; the result may not be ready."""
         return self.function(*self.inputs, **self.arguments)
+
+    def in_turn(self, sets: Sequence[Sequence[torch.Tensor]]) -> Callable[[], Any]:
+        """A function like `issue`, whose calls take the next of `sets` of buffers, again and again."""
+        inputs = cycle([tuple(map(self.implementation.adapter.to_native, each)) for each in sets])
+        return lambda: self.function(*next(inputs), **self.arguments)
 
     def run(self) -> None:
         """Call, and wait for the result."""
@@ -51,8 +57,9 @@ def bind(
     """
     function = implementation.function()
     inputs = tuple(implementation.adapter.to_native(tensor) for tensor in buffers)
-    bound = BoundCall(implementation, function, inputs, implementation.accepted(function, arguments))
+    called = implementation.adapter.called_with(function, buffers)
+    bound = BoundCall(implementation, called, inputs, implementation.accepted(function, arguments))
     bound.run()
     on_built()
-    bound.function = implementation.function_to_time(function, bound.run)
+    bound.function = implementation.adapter.called_with(implementation.function_to_time(function, bound.run), buffers)
     return bound

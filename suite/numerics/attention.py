@@ -8,20 +8,20 @@ import torch
 
 from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
 from suite.numerics.float8 import FLOAT8, sum_losses
-from suite.numerics.formats import OUTPUT_DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import OUTPUT_DTYPES, half_smallest, is_narrow, unit_roundoff, working
 
 
 def exponential_variance(
-    scores: torch.Tensor, sizes_squared: torch.Tensor, head_dim: int, depth: int | None
+    scores: torch.Tensor, sizes_squared: torch.Tensor, head_dim: int, depth: int | None, dtype: str
 ) -> torch.Tensor:
     """Return the relative variance of exp(score - largest score of the row), from the sum over D and roundings.
 
     scores (..., rows, keys): -inf where hidden; set to 0 there. sizes_squared: sum over d of (scale q_d k_jd)^2.
     """
-    u = unit_roundoff("float32")
+    u = unit_roundoff(working(dtype))
     below = scores.amax(dim=-1, keepdim=True) - scores
     scores.masked_fill_(scores == -math.inf, 0.0)  # p is 0 there; a score of -inf would give 0 times infinity
-    relative = sum_variance(scores, sizes_squared, head_dim, depth)
+    relative = sum_variance(scores, sizes_squared, head_dim, depth, None, dtype)
     for rounded in (scores, below):
         relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
     return relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2)
@@ -65,8 +65,8 @@ def attention_errors(
         lost, loss_variance = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     moved, variance = attention_error(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype)
-    systematic = score_shift(head_dim, depth) * moved.abs()
-    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff("float32"))
+    systematic = score_shift(head_dim, depth, dtype) * moved.abs()
+    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff(working(dtype)))
     if dtype == FLOAT8:
         systematic += lost
         variance += loss_variance
@@ -99,9 +99,9 @@ def float8_losses(
     return systematic + lost, score_variance.clamp(min=0.0) + sum_variance_lost
 
 
-def score_shift(head_dim: int, depth: int | None) -> float:
+def score_shift(head_dim: int, depth: int | None, dtype: str) -> float:
     """Return the relative systematic error of a score, from the factor log2(e) sm_scale and truncated sums."""
-    u = unit_roundoff("float32")
+    u = unit_roundoff(working(dtype))
     return u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
 
 
@@ -137,7 +137,7 @@ def attention_error(
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     hidden = scores == -math.inf
     v_squared, p_squared = v.square(), p.square()
-    relative = exponential_variance(scores, sizes_squared, head_dim, depth)
+    relative = exponential_variance(scores, sizes_squared, head_dim, depth, dtype)
     if score_variance is not None:
         relative += score_variance
     weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
@@ -145,7 +145,7 @@ def attention_error(
     moved = scaled @ v - value * scaled.sum(dim=-1, keepdim=True)
 
     alone = torch.zeros_like(value)
-    if dtype != "float32":
+    if is_narrow(dtype):
         least: torch.Tensor | float = half_smallest(dtype)
         if dtype == FLOAT8:  # relative to the row's largest, which is 1 or more when it is rounded
             least = least * p.amax(dim=-1, keepdim=True)
@@ -156,7 +156,8 @@ def attention_error(
     variance = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
-    variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    denominator_variance = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
+    variance += sum_variance(value, p_squared @ v_squared, terms, depth, None, dtype)
+    ones, spread_squared = torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True)
+    denominator_variance = sum_variance(ones, spread_squared, terms, None, None, dtype)
     variance += value.square() * denominator_variance
     return moved, variance

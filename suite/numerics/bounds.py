@@ -25,7 +25,7 @@ import math
 
 import torch
 
-from suite.numerics.formats import MIN_EXPONENT, half_smallest, ulp, unit_roundoff
+from suite.numerics.formats import DOUBLE, MIN_EXPONENT, half_smallest, ulp, unit_roundoff, working
 
 MARGIN = 1.5
 """Safety factor on every bound."""
@@ -33,11 +33,15 @@ FALSE_ALARM = 1e-6
 """Probability that independent roundings take the largest error ratio of a right kernel's output to 1 / MARGIN. A ratio
 above 1 is rarer. Sums with large partial sums are no more likely to exceed it (docs/agreement.md)."""
 EXP_ULPS = 2.0
-"""Largest error of a float32 exponential, in ulps (CUDA C++ Programming Guide: expf 1, ex2.approx 2)."""
+"""Largest error of an exponential, in ulps of float32 or float64 (CUDA C++ Programming Guide: expf 1, ex2.approx 2,
+exp 1)."""
 CHAIN = 4096
 """Longest chain of additions in float32 that a sum may have at any length; see `longest_chain`."""
+LEAST_VARIANCE = 2.0**-1022
+"""Variance of a sum in float64 whose own is too small for a float64 number: errors below 2^-511 are not told apart."""
 RSQRT_ULPS = 2.0
-"""Largest error of a float32 reciprocal square root, in ulps (CUDA C++ Programming Guide: rsqrtf 2; 1 / sqrtf less)."""
+"""Largest error of a reciprocal square root, in ulps (CUDA C++ Programming Guide: rsqrtf 2, rsqrt 1; 1 / sqrtf less).
+"""
 MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8, "float8_e4m3fn": 16}
 """Products that a tensor core adds to its accumulator in one step, by type. The values are A100's, the smallest of all
 GPUs with that type; float8 has half of Hopper's, since no other GPU's is known."""
@@ -80,8 +84,9 @@ def sum_variance(
     terms: int,
     depth: int | None,
     repeats: torch.Tensor | None = None,
+    dtype: str = "float32",
 ) -> torch.Tensor:
-    """Return the variance of the error of adding `terms` numbers in float32, in any order.
+    """Return the variance of the error of adding `terms` numbers, in any order, in the working type of `dtype`.
 
     total: the sums, float64. spread_squared: the sums of the squares of the terms. depth: products that a tensor core
     adds in one step; None for additions one by one. repeats: how many terms are equal (`suite/numerics/repeats.py`);
@@ -97,22 +102,27 @@ def sum_variance(
     The errors of r equal terms add up as one, r times as large, and so do their steps: n / r roundings of r^2 times the
     variance, in a walk of r spread^2.
     """
-    u = unit_roundoff("float32")
+    kind = working(dtype)
+    u = unit_roundoff(kind)
     if repeats is not None:
         many = repeats.clamp(max=max(terms, 1))
-        of_walk = sum_variance(total, spread_squared * many, terms, depth)
+        of_walk = sum_variance(total, spread_squared * many, terms, depth, None, dtype)
         return of_walk.mul_(many)
     shift_variance = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
     variance = torch.addcmul(
         spread_squared * (terms * u**2 / 3.0 + shift_variance), total, total, value=terms * u**2 / 9.0
     )
-    return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
+    if kind == DOUBLE:
+        return variance.add_(LEAST_VARIANCE)
+    return variance.add_(spread_squared > 0, alpha=terms * half_smallest(kind) ** 2 / 3.0)
 
 
-def largest_sum_error(spread_squared: torch.Tensor, terms: int, chain: int) -> torch.Tensor:
-    """Return the worst case of a float32 sum of `terms` numbers by chains of at most `chain` additions, but for the
+def largest_sum_error(spread_squared: torch.Tensor, terms: int, chain: int, dtype: str) -> torch.Tensor:
+    """Return the worst case of a sum of `terms` numbers by chains of at most `chain` additions, but for the
     last rounding: each other one is at most u times the sum of the sizes."""
-    return (spread_squared * terms).sqrt_().mul_(max(chain - 1, 0) * unit_roundoff("float32"))
+    kind = working(dtype)
+    least = LEAST_VARIANCE if kind == DOUBLE else 0.0
+    return (spread_squared.clamp(min=least) * terms).sqrt_().mul_(max(chain - 1, 0) * unit_roundoff(kind))
 
 
 def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor | float:
@@ -127,9 +137,9 @@ def truncation(terms: int, depth: int | None) -> float:
     return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
 
 
-def flushed(x: torch.Tensor) -> torch.Tensor:
-    """Return a bound of the error if `x` becomes 0 where it is below float32's normal range."""
-    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT["float32"])
+def flushed(x: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return a bound of the error if `x` becomes 0 where it is below the normal range of the working type."""
+    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT[working(dtype)])
 
 
 def rounding_variance(

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 DTYPES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Element types of every operation and implementation, with their bytes."""
 
-DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
+DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1, "float64": 8}
 """Element types that only some operations and implementations declare. A case has one only if it is named."""
 
-SHORT: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
+DOUBLE = "float64"
+"""The type of exact results, which may also be the type of a case."""
+
+SHORT: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+SHORT |= {"float8_e4m3fn": "fp8", "float64": "fp64"}
 """Short names of dtypes, as the command line takes them and tables show them."""
 
 RESULT_BYTES: dict[str, int] = {
-    **{"float64": 8, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1},
+    **{"float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1},
     **{"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8},
 }
 """Further element types that the results of a user's operation may have, with their bytes. Booleans are judged as
@@ -31,7 +35,7 @@ OUTPUT_DTYPES: dict[str, str] = {"float8_e4m3fn": "bfloat16"}
 """The output's type where it is not the type of the inputs."""
 
 PRECISIONS: dict[str, str] = {
-    "ieee": "products and sums in float32 (products of 16-bit inputs are exact there)",
+    "ieee": "products and sums in float32, in float64 for float64 (products of 16-bit inputs are exact there)",
     "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
     "promoted": "float8: tensor cores sum at most 128 products with 14 bits; these sums are added in float32",
     "fast": "float8: tensor cores add all products, with 14 bits; weights of attention are rounded to float8",
@@ -83,9 +87,19 @@ def unit_roundoff(kind: str) -> float:
     return 2.0 ** -SIGNIFICANT_BITS[kind]
 
 
+def working(dtype: str) -> str:
+    """Return the type in which right kernels compute with operands of `dtype`: float64 for float64, else float32."""
+    return DOUBLE if dtype == DOUBLE else "float32"
+
+
+def is_narrow(dtype: str) -> bool:
+    """True if right kernels compute in a wider type, and so may also round results in between to `dtype`."""
+    return dtype != working(dtype)
+
+
 def half_smallest(dtype: str) -> float:
     """Return the largest absolute error of rounding to nearest below the normal range."""
-    return 2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype])
+    return max(2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype]), math.ulp(0.0))  # float64 has no half of its own
 
 
 def ulp(value: torch.Tensor, dtype: str) -> torch.Tensor:

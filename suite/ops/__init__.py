@@ -37,6 +37,16 @@ def rank(name: str) -> int:
     return int(_declaration(name, "rank", UNRANKED))
 
 
+def alone() -> tuple[str, ...]:
+    """Return the names of the operations that one process computes."""
+    return tuple(name for name in names() if not over_ranks(name))
+
+
+def over_ranks(name: str) -> bool:
+    """Return the operation's `over_ranks`, a literal of its class."""
+    return bool(_declaration(name, "over_ranks", False))
+
+
 def options(name: str) -> tuple[Option, ...]:
     """Return the operation's `options`: calls of `Option` with literals."""
     return tuple(_declaration(name, "options", ()))

@@ -14,7 +14,7 @@ from suite.core.errors import UsageError
 from suite.numerics.attention import attention_errors
 from suite.numerics.bounds import deviations, limit
 from suite.numerics.float8 import FLOAT8, scales
-from suite.numerics.formats import DTYPES, OUTPUT_DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES, OUTPUT_DTYPES
 from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
 from suite.problem.attention_inputs import (
@@ -107,7 +107,7 @@ class Attention(Operation):
         (1, 1, 1, 50, 127, 128),
         (1, 1, 1, 40, 40, 256),
     )
-    dtypes_beyond: tuple[str, ...] = (FLOAT8,)
+    dtypes_beyond: tuple[str, ...] = (FLOAT8, DOUBLE)
     families: ClassVar = add_float8(
         {
             "normal": family.normal(),

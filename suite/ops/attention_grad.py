@@ -21,7 +21,7 @@ from suite.numerics.bounds import (
     sum_variance,
     truncation,
 )
-from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.ops.attention import SM_SCALE, Attention
 from suite.problem import family, numbers, outputs
@@ -80,7 +80,7 @@ def pairs(
     3. In 16 bits p and ds are rounded to the inputs' type before they enter a product; dp may be too.
     4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0.
     """
-    u, depth, d, keys = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape[-1], keys or k.shape[-2]
+    u, depth, d, keys = unit_roundoff(working(dtype)), MMA_DEPTH.get(dtype), k.shape[-1], keys or k.shape[-2]
     scores = (q * scale) @ k.mT
     if hidden is not None:
         scores.masked_fill_(hidden, -math.inf)
@@ -89,9 +89,8 @@ def pairs(
     p = torch.softmax(scores, dim=-1).masked_fill_(unseen, 0.0)
     log_sum = (largest - p.amax(dim=-1, keepdim=True).log_()).masked_fill_(unseen, 0.0)  # the largest p is 1 / the sum
     largest.masked_fill_(unseen, 0.0)
-    relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth).mul_(2.0)
-    exact = p == 0.0  # p is exactly 0, so it has no error
-    relative.masked_fill_(exact, 0.0)
+    relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth, dtype).mul_(2.0)
+    relative.masked_fill_(exact := p == 0.0, 0.0)  # p is exactly 0, so it has no error
 
     dp = do @ v.mT
     if hidden is not None:
@@ -102,27 +101,28 @@ def pairs(
 
     squared = p.square()
     exponent = (squared * relative).sum(dim=-1, keepdim=True)
-    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=-1, keepdim=True), keys, None)
+    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=-1, keepdim=True), keys, None, None, dtype)
     exponent += u**2 * (2.0 * (largest.square() + log_sum.square()) + LOG_ERROR**2 * (1.0 + (log_sum - largest) ** 2))
     p_variance = squared * relative
-    ds_variance = p_variance * centred.square() + squared * sum_variance(dp, do.square() @ v.square().mT, d, depth)
-    o_variance = sum_variance(o, squared @ v.square(), keys, depth)
-    if dtype != "float32":
+    dp_variance = sum_variance(dp, do.square() @ v.square().mT, d, depth, None, dtype)
+    ds_variance = p_variance * centred.square() + squared * dp_variance
+    o_variance = sum_variance(o, squared @ v.square(), keys, depth, None, dtype)
+    if is_narrow(dtype):
         p_variance += rounding_variance(p, dtype, exact)
         ds_variance += rounding_variance(ds, dtype, exact, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
         o_variance += rounding_variance(o, dtype)
     delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True) + delta.square() * exponent
     delta_variance += (do.square() * o_variance).sum(dim=-1, keepdim=True)
-    delta_variance += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None)
-    delta_variance += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None)
+    delta_variance += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None, None, dtype)
+    delta_variance += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None, None, dtype)
 
     dot_truncation, key_truncation = truncation(d, depth), truncation(keys, depth)
     moved = (scores - (p * scores).sum(dim=-1, keepdim=True)).mul_(p)
     p_shift = moved.abs() * (u + dot_truncation)
     ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=-1, keepdim=True).abs() * (u + dot_truncation))
     ds_shift += p * (dot_truncation * dp.abs() + key_truncation * (do * o).abs().sum(dim=-1, keepdim=True))
-    p_shift += flushed(p)
-    ds_shift += flushed(p) * centred.abs() + flushed(ds)
+    p_shift += flushed(p, dtype)
+    ds_shift += flushed(p, dtype) * centred.abs() + flushed(ds, dtype)
     return Pairs(p, ds, p_variance, ds_variance, exponent, delta_variance, p_shift, ds_shift)
 
 
@@ -155,12 +155,12 @@ class Sum:
         parts: sums of squares of the parts of a group, each of which may be rounded to 16 bits before they are added.
         """
         depth = MMA_DEPTH.get(dtype)
-        variance = self.variance + sum_variance(self.value, self.squares, terms, depth)
-        if parts is not None and dtype != "float32":
+        variance = self.variance + sum_variance(self.value, self.squares, terms, depth, None, dtype)
+        if parts is not None and is_narrow(dtype):
             variance += parts * (unit_roundoff(dtype) ** 2 / 3.0)
         systematic = self.shift + sum_shift(self.value, terms, depth)
-        systematic += self.value.abs() * (4.0 * unit_roundoff("float32"))  # from the scale and products with it
-        systematic += flushed(self.value)
+        systematic += self.value.abs() * (4.0 * unit_roundoff(working(dtype)))  # from the scale and products with it
+        systematic += flushed(self.value, dtype)
         return systematic, variance
 
     def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
@@ -178,7 +178,7 @@ class Sum:
         """
         bound = self.limit(terms, count, dtype, parts).reshape(-1)
         index = (slice(begin, begin + bound.numel()),)
-        if dtype == "float32":
+        if not is_narrow(dtype):
             return Truth(index, self.value.reshape(-1), bound)
         systematic, variance = self.errors(terms, dtype, parts)
         at = sample((bound.numel(),), bound.device)
@@ -233,7 +233,7 @@ def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 class AttentionGrad(Attention):
     rank = 55
     name = "attention_grad"
-    dtypes_beyond = ()
+    dtypes_beyond = (DOUBLE,)
     formula = "dQ, dK, dV = gradients of the sum of dO * O, where O = softmax(Q K^T / sqrt(D)) V; with the forward pass"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     outputs = ("dq", "dk", "dv")

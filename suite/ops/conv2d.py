@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.ops.matmul import matmul_limit, product_noise
 from suite.problem import family, numbers, shape, specials
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
@@ -63,16 +63,17 @@ def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
     channels = x.shape[3]
     half = channels // 2
     x[..., channels - half :] = x[..., :half]
-    weight[..., channels - half :] = (-weight[..., :half].float()).to(weight.dtype)
+    weight[..., channels - half :] = (-weight[..., :half].double()).to(weight.dtype)
     return x, weight
 
 
 class Conv2d(Operation):
-    rank = 48
+    rank = 46
     name = "conv2d"
     formula = (
         "y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] w[k, r, s, c]"
     )
+    dtypes_beyond = (DOUBLE,)
     dims = ("N", "H", "W", "C", "K", "R", "S", "stride", "padding")
     sweep = tuple(
         (n, 14, 14, c, c, 3, 3, 1, 1) for n, c in ((1, 16), (1, 64), (4, 128), (16, 256), (64, 256), (256, 256))

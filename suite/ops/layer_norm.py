@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import repeats
 from suite.problem import family, numbers
@@ -37,7 +37,7 @@ def layer_norm_limit(
     count: int,
     dtype: str,
 ) -> torch.Tensor:
-    """Return the bound for y_j = (x_j - mean) scale w_j + b_j with scale = 1 / sqrt(variance + eps), in float32.
+    """Return the bound for y_j = (x_j - mean) scale w_j + b_j with scale = 1 / sqrt(variance + eps).
 
     x, value and centered (x - mean): (rows, N); scale: (rows, 1); weight: (N,); all float64.
 
@@ -47,40 +47,47 @@ def layer_norm_limit(
        root halves that, and adds RSQRT_ULPS. E[x^2] - mean^2 would add cancellation, which the bound excludes.
     3. The difference has the mean's error and a rounding; two products and a sum follow.
     """
-    u, sigmas = unit_roundoff("float32"), deviations(count)
-    mean_variance, squares_variance = row_variances(x, centered)
+    u, sigmas = unit_roundoff(working(dtype)), deviations(count)
+    mean_variance, squares_variance = row_variances(x, centered, dtype)
     mean_error = mean_variance.sqrt() * sigmas + x.mean(dim=1, keepdim=True).abs() * u
     relative = (squares_variance.sqrt() * sigmas + (mean_error * scale).square()) / 2.0 + FACTORS * u
     factor = scale * weight.abs()
     error = centered.abs() * factor * relative + factor * mean_error + value.abs() * u
-    return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
+    return limit(error + half_smallest(working(dtype)) * (factor + weight.abs() + 1.0), value, dtype)
 
 
-def row_variances(x: torch.Tensor, centered: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def row_variances(x: torch.Tensor, centered: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the variance of each row's mean, and the relative one of its sum of squared differences; (rows, 1)."""
     n = x.shape[1]
     sums = x.sum(dim=1, keepdim=True)
     of_x = x.square().sum(dim=1, keepdim=True)
-    mean_variance = sum_variance(sums, of_x, longest_chain(n), None, repeats(x)) / n**2
+    mean_variance = sum_variance(sums, of_x, longest_chain(n), None, repeats(x), dtype) / n**2
     squares = centered.square()
     total = squares.sum(dim=1, keepdim=True)
     spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    return mean_variance, sum_variance(torch.ones_like(spread), spread, longest_chain(n), None, repeats(squares))
+    ones = torch.ones_like(spread)
+    return mean_variance, sum_variance(ones, spread, longest_chain(n), None, repeats(squares), dtype)
 
 
 def layer_norm_noise(
-    x: torch.Tensor, centered: torch.Tensor, scale: torch.Tensor, weight: torch.Tensor, value: torch.Tensor, rows: int
+    x: torch.Tensor,
+    centered: torch.Tensor,
+    scale: torch.Tensor,
+    weight: torch.Tensor,
+    value: torch.Tensor,
+    rows: int,
+    dtype: str,
 ) -> Noise:
     """Return the noise of the results: those of a row have the errors of one mean and of one variance."""
     at = sample(tuple(value.shape), value.device)
-    u, row = unit_roundoff("float32"), at[0]
-    mean_variance, squares_variance = (each[row, 0] for each in row_variances(x, centered))
+    u, row = unit_roundoff(working(dtype)), at[0]
+    mean_variance, squares_variance = (each[row, 0] for each in row_variances(x, centered, dtype))
     shift = x.mean(dim=1)[row].abs() * u
     factor = scale[row, 0] * weight[at[1]].abs()
     size = centered[at].abs() * factor
     relative = (mean_variance + shift.square()) * scale[row, 0].square() / 2.0 + FACTORS * u
     systematic = size * relative + factor * shift + value[at].abs() * u
-    systematic += half_smallest("float32") * (factor + weight[at[1]].abs() + 1.0)
+    systematic += half_smallest(working(dtype)) * (factor + weight[at[1]].abs() + 1.0)
     return Noise(systematic, size.square() * squares_variance / 4.0 + factor.square() * mean_variance, rows)
 
 
@@ -106,6 +113,7 @@ class LayerNorm(Operation):
     rank = 37
     name = "layer_norm"
     formula = "y[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j]"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
@@ -176,7 +184,7 @@ class LayerNorm(Operation):
             scale = centered.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
             value = centered * scale * weight + bias
             bound = layer_norm_limit(x, centered, scale, weight, value, m * n, case.dtype)
-            noise = layer_norm_noise(x, centered, scale, weight, value, m)
+            noise = layer_norm_noise(x, centered, scale, weight, value, m, case.dtype)
             del x, centered
             yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound

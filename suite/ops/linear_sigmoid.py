@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.numerics.bounds import deviations, limit
-from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.ops.matmul import product_error
 from suite.ops.sigmoid import sigmoid_error
@@ -57,10 +57,10 @@ def linear_sigmoid_limit(z_errors: Logits, value: torch.Tensor, count: int, dtyp
     slope = value * (1.0 - value)
     logit_error = slope * torch.expm1(z_errors.shift + z_errors.rounding + z_errors.variance.sqrt() * deviations(count))
     logit_error = torch.where(z_errors.z.isinf(), 0.0, logit_error.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0))
-    return limit(logit_error + sigmoid_error(value), value, dtype)
+    return limit(logit_error + sigmoid_error(value, dtype), value, dtype)
 
 
-def linear_sigmoid_noise(z_errors: Logits, value: torch.Tensor, independent: int) -> Noise:
+def linear_sigmoid_noise(z_errors: Logits, value: torch.Tensor, independent: int, dtype: str) -> Noise:
     """Return the noise of y = sigma(z). The square of an error of z has one sign; sigma'' is at most 0.1."""
     at = sample(tuple(value.shape), value.device)
     shift, rounding = z_errors.shift[at], z_errors.rounding[at]
@@ -68,8 +68,8 @@ def linear_sigmoid_noise(z_errors: Logits, value: torch.Tensor, independent: int
     slope = value[at] * (1.0 - value[at])
     systematic = (
         slope * shift
-        + sigmoid_error(value[at])
-        + value[at] * unit_roundoff("float32")
+        + sigmoid_error(value[at], dtype)
+        + value[at] * unit_roundoff(working(dtype))
         + 0.05 * (variance + shift.square())
     )
     return Noise(systematic, slope.square() * variance, independent)
@@ -81,7 +81,8 @@ def layer(weights: float = 1.0, numbers_of_x: numbers.Numbers = numbers.normals)
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         x = numbers_of_x(shapes[0], case, source)
         weight, *rest = (numbers.normals(shape, case, source) for shape in shapes[1:])
-        return x, (weight.float() * (weights / math.sqrt(max(shapes[0][1], 1)))).to(weight.dtype), *rest
+        scaled = weight.to(numbers.working_type(case)) * (weights / math.sqrt(max(shapes[0][1], 1)))
+        return x, scaled.to(weight.dtype), *rest
 
     return values
 
@@ -102,9 +103,9 @@ def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One NaN. Its operand depends on the dtype: x for float32."""
+    """One NaN. Its operand depends on the dtype: the weight for float16, the bias for bfloat16, else x."""
     drawn = LAYER(shapes, case, source)
-    operand = drawn[("float32", "float16", "bfloat16").index(case.dtype)]
+    operand = drawn[{"float16": 1, "bfloat16": 2}.get(case.dtype, 0)]
     numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))
     return drawn
 
@@ -128,6 +129,7 @@ class LinearSigmoid(Operation):
     rank = 42
     name = "linear_sigmoid"
     formula = "Y[i, j] = 1 / (1 + exp(-(sum over k of X[i, k] W[j, k] + b[j])))"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N", "K")
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
@@ -181,7 +183,7 @@ class LinearSigmoid(Operation):
         for rows, columns in blocks.blocks((m, n)):
             z_errors = logits(inputs[0][rows].double(), inputs[1][columns].double(), inputs[2][columns].double(), case)
             value = torch.sigmoid(z_errors.z)
-            noise = linear_sigmoid_noise(z_errors, value, min(m * n, m * k, n * k))
+            noise = linear_sigmoid_noise(z_errors, value, min(m * n, m * k, n * k), case.dtype)
             yield Truth((rows, columns), value, linear_sigmoid_limit(z_errors, value, m * n, case.dtype), noise)
 
     def output_shape(self, case: Case) -> Shape:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.ops.linear_sigmoid import (
     LAYER,
@@ -51,7 +51,7 @@ def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: to
     y = torch.sigmoid(z_errors.z)
     slope, change = y * (1.0 - y), (dy * (1.0 - 2.0 * y)).abs()
     dz = dy * slope
-    fine, u = unit_roundoff("float32"), unit_roundoff(case.dtype)
+    fine, u = unit_roundoff(working(case.dtype)), unit_roundoff(case.dtype)
     sigmoid_error = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
     through_z = slope.square() * (z_errors.variance + z_errors.rounding.square() / 3.0)
     variance = through_z.masked_fill_(slope == 0.0, 0.0) + sigmoid_error / 3.0
@@ -78,7 +78,7 @@ class Sum:
     def errors(self, terms: int, case: Case, *, products: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the systematic error and the variance of a sum of `terms` terms."""
         if not products:
-            return self.shift, self.variance + sum_variance(self.value, self.squares, terms, None)
+            return self.shift, self.variance + sum_variance(self.value, self.squares, terms, None, None, case.dtype)
         shift, variance = product_error(self.value, self.squares, terms, case.dtype, case.precision)
         return self.shift + shift, self.variance + variance
 
@@ -89,7 +89,7 @@ class Sum:
 
     def noise(self, terms: int, independent: int, case: Case, *, products: bool = True) -> Noise | None:
         """Return the noise of all results in 16 bits. In float32 the errors of the exponential may have one sign."""
-        if case.dtype == "float32":
+        if not is_narrow(case.dtype):
             return None
         at = sample((self.value.numel(),), self.value.device)
         shift, variance = self.errors(terms, case, products=products)
@@ -114,6 +114,7 @@ class LinearSigmoidGrad(LinearSigmoid):
     formula = (
         "dX = dZ W, dW = dZ^T X, db[j] = sum over i of dZ[i, j], where dZ = dY * Y * (1 - Y), Y = sigma(X W^T + b)"
     )
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N", "K")
     is_square = True
     outputs = ("dx", "dweight", "dbias")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers, outputs
 from suite.problem.blocks import rows_per_block
@@ -56,10 +56,11 @@ class Cell:
 
     def step(self, before: State, inputs: torch.Tensor, bias: torch.Tensor, spread: torch.Tensor) -> State:
         """Compute the next state. inputs (B, 4H): x w_ih^T; spread: the sum of squares of its terms and of the bias."""
-        u = unit_roundoff("float32")
+        u = unit_roundoff(working(self.dtype))
         z = inputs + bias + before.h @ self.weights
-        fresh = sum_variance(z, spread + before.h.square() @ self.squares, self.terms, self.depth)
-        if self.dtype != "float32":  # h as a factor; x w_ih^T, its sum with the bias, and z in memory
+        spread_squared = spread + before.h.square() @ self.squares
+        fresh = sum_variance(z, spread_squared, self.terms, self.depth, None, self.dtype)
+        if is_narrow(self.dtype):  # h as a factor; x w_ih^T, its sum with the bias, and z in memory
             fresh += rounding_variance(before.h, self.dtype) @ self.squares
             for stored in (inputs, inputs + bias, z):
                 fresh += rounding_variance(stored, self.dtype)
@@ -91,7 +92,7 @@ def state_truth(begin: int, value: torch.Tensor, error: torch.Tensor, many: floa
     """
     value, error = value.reshape(-1), error.reshape(-1)
     index, bound = (slice(begin, begin + len(value)),), limit(error * many, value, case.dtype)
-    if case.dtype == "float32":
+    if not is_narrow(case.dtype):
         return Truth(index, value, bound)
     at = sample((len(value),), value.device)
     share = many * unit_roundoff("float32") / unit_roundoff(case.dtype)
@@ -142,6 +143,7 @@ class Lstm(Operation):
     rank = 60
     name = "lstm"
     formula = "i, f, g, o = x[t] W_ih^T + h W_hh^T + bias; c = s(f) c + s(i) tanh(g); y[t] = h = s(o) tanh(c)"
+    dtypes_beyond = (DOUBLE,)
     dims = ("T", "B", "I", "H")
     outputs = ("y", "h", "c")
     sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))

@@ -11,7 +11,7 @@ import torch
 
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance, truncation
 from suite.numerics.float8 import FLOAT8, float8_limit, scales
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
@@ -38,11 +38,11 @@ def matmul_limit(
     """
     systematic, variance = product_error(value, spread_squared, terms, dtype, precision)
     depth = MMA_DEPTH.get(product_kind(dtype, precision))
-    worst = (terms - 1) * unit_roundoff("float32") * (1.0 if depth is None else 2.0)
+    worst = (terms - 1) * unit_roundoff(working(dtype)) * (1.0 if depth is None else 2.0)
     if precision == "tf32":
         worst += 4.0 * unit_roundoff("tf32")
     probable = systematic + variance.sqrt() * deviations(count)
-    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
+    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest(working(dtype))
     return limit(torch.minimum(probable, greatest), value, dtype)
 
 
@@ -65,7 +65,7 @@ def product_error(
     kind = product_kind(dtype, precision)
     depth = MMA_DEPTH.get(kind)
     systematic = torch.zeros_like(value) + sum_shift(value, terms, depth)
-    variance = sum_variance(value, spread_squared, terms, depth)
+    variance = sum_variance(value, spread_squared, terms, depth, None, dtype)
     if kind == "tf32":
         u = unit_roundoff("tf32")
         systematic += value.abs() * (2.0 * u)
@@ -121,7 +121,7 @@ def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
     a, b = (numbers.normals(shape, case, source) for shape in shapes)
     half = a.shape[1] // 2
     a[:, a.shape[1] - half :] = a[:, :half]
-    b[b.shape[0] - half :] = (-b[:half].float()).to(b.dtype)
+    b[b.shape[0] - half :] = (-b[:half].double()).to(b.dtype)
     return a, b
 
 
@@ -171,7 +171,7 @@ class Matmul(Operation):
         TellingCase("many_rows", (70_001, 9, 8)),
     )
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
-    dtypes_beyond = (FLOAT8,)
+    dtypes_beyond = (FLOAT8, DOUBLE)
     weights = (1,)
     families: ClassVar = add_float8(
         {

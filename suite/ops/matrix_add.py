@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import rounding_limit
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.problem import family
 from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
@@ -23,6 +23,7 @@ class MatrixAdd(Operation):
     rank = 20
     name = "matrix_add"
     formula = "C[i, j] = A[i, j] + B[i, j]"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
     options = (Option("layout", ("nn", "nt", "tn", "tt"), "which operands are stored transposed (t)"),)

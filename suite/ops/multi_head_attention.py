@@ -12,7 +12,7 @@ import torch
 from suite.core.errors import UsageError
 from suite.numerics.attention import attention_error, score_shift
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, rounding_variance, sum_shift, sum_variance, truncation
-from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import repeats
 from suite.problem import blocks, family, numbers, placement
@@ -31,8 +31,8 @@ CAUSAL = {"causal": (True,)}
 
 def weights(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Normal numbers over the root of E, as layers are initialized: q, k and v are as large as x."""
-    drawn = torch.randn(shape, generator=source, device=source.device) / math.sqrt(max(shape[-1], 1))
-    return drawn.to(numbers.dtype_of(case))
+    drawn = torch.randn(shape, generator=source, device=source.device, dtype=numbers.working_type(case))
+    return (drawn / math.sqrt(max(shape[-1], 1))).to(numbers.dtype_of(case))
 
 
 LAYER = numbers.per_operand(numbers.normals, weights)
@@ -76,7 +76,7 @@ def token_noise(systematic: torch.Tensor, variance: torch.Tensor, case: Case) ->
 
     In float32 the errors of the exponential may have one sign: averages have no narrower bound there.
     """
-    if case.dtype == "float32":
+    if not is_narrow(case.dtype):
         return None
     at = sample((1, *systematic.shape), systematic.device)[1:]
     return Noise(systematic[at], variance[at], case["B"] * case["S"] * case["H"])
@@ -92,6 +92,7 @@ class MultiHeadAttention(Operation):
     rank = 58
     name = "multi_head_attention"
     formula = "Y = concat over h of (softmax(Q_h K_h^T / sqrt(E / H)) V_h) W_out^T, where Q, K, V = X W_qkv^T"
+    dtypes_beyond = (DOUBLE,)
     dims = ("B", "S", "E", "H")
     options = (Option("causal", (False, True), "positions do not see later ones", every=True),)
     sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
@@ -181,18 +182,20 @@ class MultiHeadAttention(Operation):
         for batch in range(b):
             x = inputs[0][batch].double()
             qkv = x @ w_qkv.T
-            variance = sum_variance(qkv, x.square() @ squared.T, e, depth)
-            if case.dtype != "float32":
+            variance = sum_variance(qkv, x.square() @ squared.T, e, depth, None, case.dtype)
+            if is_narrow(case.dtype):
                 variance += rounding_variance(qkv, case.dtype)
             o, o_variance, moved = self._heads(qkv, variance, equal, case)
-            if case.dtype != "float32":
+            if is_narrow(case.dtype):
                 o_variance += rounding_variance(o, case.dtype)
             value, lost = o @ w_out.T, truncation(e, depth) + truncation(s, depth)
-            systematic = (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth) + 2.0 * truncation(e, depth))
+            systematic = (
+                (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth, case.dtype) + 2.0 * truncation(e, depth))
+            )
             systematic += value.abs() * lost + sum_shift(value, e, depth)
-            systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # from the quotient
+            systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff(working(case.dtype)))  # from the quotient
             variance = o_variance @ w_out.square().T * equal_features(w_qkv[2 * e :], 1)
-            variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
+            variance += sum_variance(value, o.square() @ w_out.square().T, e, depth, None, case.dtype)
             bound = limit(systematic + variance.sqrt() * deviations(count), value, case.dtype)
             del qkv, o, o_variance, moved
             for at in blocks.blocks((s, e)):
@@ -265,7 +268,7 @@ def _attended(
     sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
     if float(repeated) > 1.0:
         seen = scores.masked_fill(scores == -math.inf, 0.0)
-        score_variance += sum_variance(seen, sizes_squared, d, MMA_DEPTH.get(case.dtype), repeated)
+        score_variance += sum_variance(seen, sizes_squared, d, MMA_DEPTH.get(case.dtype), repeated, case.dtype)
     moved, variance = attention_error(
         value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, score_variance=score_variance
     )

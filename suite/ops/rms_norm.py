@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, longest_chain, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import repeats
 from suite.problem import family, numbers
@@ -31,36 +31,39 @@ FACTORS = 1.0 + RSQRT_ULPS * 2.0 + 2.0
 def rms_norm_limit(
     x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, count: int, dtype: str
 ) -> torch.Tensor:
-    """Return the bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps), computed in float32.
+    """Return the bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps).
 
     x and value: (rows, N), weight: (N,), scale: (rows, 1), float64. The error of the sum of squares has the roundings
     of the squares and of the sum, and u each from the division and the sum with eps. The root halves that, and adds
     RSQRT_ULPS. Two products follow, one of which may be subnormal.
     """
-    relative = squares_variance(x).sqrt() * (deviations(count) / 2.0) + FACTORS * unit_roundoff("float32")
-    return limit(value.abs() * relative + smallest_errors(weight, scale), value, dtype)
+    relative = squares_variance(x, dtype).sqrt() * (deviations(count) / 2.0) + FACTORS * unit_roundoff(working(dtype))
+    return limit(value.abs() * relative + smallest_errors(weight, scale, dtype), value, dtype)
 
 
-def smallest_errors(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def smallest_errors(weight: torch.Tensor, scale: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the errors of products that are subnormal."""
-    return half_smallest("float32") * (weight.abs() + scale + 1.0)
+    return half_smallest(working(dtype)) * (weight.abs() + scale + 1.0)
 
 
-def squares_variance(x: torch.Tensor) -> torch.Tensor:
+def squares_variance(x: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the relative variance of each row's sum of squares, (rows, 1)."""
     squares = x.square()
     shares = (squares / squares.sum(dim=1, keepdim=True).clamp(min=2.0**-500)).nan_to_num_()  # infinite squares
     spread = shares.square().sum(dim=1, keepdim=True)
-    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None, repeats(squares))
-    return sums + spread * (unit_roundoff("float32") ** 2 / 3.0)
+    sums = sum_variance(torch.ones_like(spread), spread, longest_chain(x.shape[1]), None, repeats(squares), dtype)
+    return sums + spread * (unit_roundoff(working(dtype)) ** 2 / 3.0)
 
 
-def rms_norm_noise(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+def rms_norm_noise(
+    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, rows: int, dtype: str
+) -> Noise:
     """Return the noise of the results: those of a row have the error of one root mean square."""
     at = sample(tuple(value.shape), value.device)
     size = value[at].abs()
-    systematic = size * (FACTORS * unit_roundoff("float32")) + smallest_errors(weight[at[1]], scale[at[0], 0])
-    return Noise(systematic, size.square() * squares_variance(x)[at[0], 0] / 4.0, rows)
+    systematic = size * (FACTORS * unit_roundoff(working(dtype)))
+    systematic += smallest_errors(weight[at[1]], scale[at[0], 0], dtype)
+    return Noise(systematic, size.square() * squares_variance(x, dtype)[at[0], 0] / 4.0, rows)
 
 
 def scaled(shift: int) -> numbers.Numbers:
@@ -82,6 +85,7 @@ class RmsNorm(Operation):
     rank = 36
     name = "rms_norm"
     formula = "y[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps)"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
@@ -155,7 +159,7 @@ class RmsNorm(Operation):
             scale = x.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
             value = x * scale * weight
             bound = rms_norm_limit(x, weight, scale, value, m * n, case.dtype)
-            noise = rms_norm_noise(x, weight, scale, value, m)
+            noise = rms_norm_noise(x, weight, scale, value, m, case.dtype)
             del x
             yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, limit
-from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.problem import family, numbers
 from suite.problem.blocks import block_bytes, blocks
@@ -22,25 +22,26 @@ from suite.problem.truth import Truth
 
 
 def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Return the bound for y = 1 / (1 + exp(-x)) computed in float32. value: y, float64.
+    """Return the bound for y = 1 / (1 + exp(-x)) in the working type of `dtype`. value: y, float64.
 
     The exponential has an error of EXP_ULPS, each at most 2u of its value, or of the spacing of subnormal numbers; the
     relative change of y is (1 - y) times that. The sum adds u. A reciprocal of one ulp is within the
     margin: its errors are at most 0.9 of the bound.
     """
-    return limit(sigmoid_error(value), value, dtype)
+    return limit(sigmoid_error(value, dtype), value, dtype)
 
 
-def sigmoid_error(value: torch.Tensor) -> torch.Tensor:
+def sigmoid_error(value: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the largest error of y before its rounding to the output's type."""
-    u = unit_roundoff("float32")
-    return value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
+    kind = working(dtype)
+    u = unit_roundoff(kind)
+    return value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest(kind)
 
 
-def sigmoid_noise(value: torch.Tensor) -> Noise:
+def sigmoid_noise(value: torch.Tensor, dtype: str) -> Noise:
     """Return the noise of the sigmoid. All errors may have one sign: those of an exponential function are its own."""
     sampled = value[sample(tuple(value.shape), value.device)]
-    errors = sigmoid_error(sampled) + sampled * unit_roundoff("float32")  # the last for a reciprocal of one ulp
+    errors = sigmoid_error(sampled, dtype) + sampled * unit_roundoff(working(dtype))  # a reciprocal of one ulp
     return Noise(errors, torch.zeros_like(errors), len(errors))
 
 
@@ -73,6 +74,7 @@ class Sigmoid(Operation):
     rank = 30
     name = "sigmoid"
     formula = "y[i] = 1 / (1 + exp(-x[i]))"
+    dtypes_beyond = (DOUBLE,)
     dims = ("N",)
     is_square = True
     sweep = tuple((2**k,) for k in range(10, 29, 3))
@@ -111,7 +113,7 @@ class Sigmoid(Operation):
         (x,) = inputs
         for index in blocks(case.shape):
             value = torch.sigmoid(x[index].double())
-            yield Truth(index, value, sigmoid_limit(value, case.dtype), sigmoid_noise(value))
+            yield Truth(index, value, sigmoid_limit(value, case.dtype), sigmoid_noise(value, case.dtype))
 
     def output_shape(self, case: Case) -> Shape:
         return case.shape

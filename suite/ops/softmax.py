@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, longest_chain, sum_variance
-from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.numerics.formats import DOUBLE, DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import repeats
 from suite.problem import family, numbers, placement
@@ -23,16 +23,17 @@ from suite.problem.truth import Truth
 
 
 def softmax_limit(x: torch.Tensor, value: torch.Tensor, count: int, dtype: str) -> torch.Tensor:
-    """Return the bound for y_j = exp(x_j - max) / sum_k exp(x_k - max), in float32. x and value: (rows, N), float64.
+    """Return the bound for y_j = exp(x_j - max) / sum_k exp(x_k - max). x and value: (rows, N), float64.
 
     An exponential has the error of its argument, which is as large as x_j - max, and EXP_ULPS. The denominator has the
     errors of its terms, weighted by y, and those of the sum; the quotient may be a product with a reciprocal.
     """
-    u = unit_roundoff("float32")
+    kind = working(dtype)
+    u = unit_roundoff(kind)
     relative = distances(x).add_(EXP_ULPS).mul_(2.0 * u)
     common = (value * relative).sum(dim=1, keepdim=True) + 2.0 * u
-    common += denominator_variance(value).sqrt() * deviations(count)
-    error = relative.add_(common).mul_(value).add_(EXP_ULPS * 2.0 * half_smallest("float32"))
+    common += denominator_variance(value, dtype).sqrt() * deviations(count)
+    error = relative.add_(common).mul_(value).add_(EXP_ULPS * 2.0 * half_smallest(kind))
     return limit(error, value, dtype)
 
 
@@ -41,24 +42,25 @@ def distances(x: torch.Tensor) -> torch.Tensor:
     return (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)
 
 
-def denominator_variance(value: torch.Tensor) -> torch.Tensor:
+def denominator_variance(value: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the relative variance of each row's sum of exponentials, (rows, 1). value: the results."""
     squares = value.square().sum(dim=1, keepdim=True)
-    return sum_variance(torch.ones_like(squares), squares, longest_chain(value.shape[1]), None, repeats(value))
+    return sum_variance(torch.ones_like(squares), squares, longest_chain(value.shape[1]), None, repeats(value), dtype)
 
 
-def softmax_noise(x: torch.Tensor, value: torch.Tensor, rows: int) -> Noise:
+def softmax_noise(x: torch.Tensor, value: torch.Tensor, rows: int, dtype: str) -> Noise:
     """Return the noise of softmax: all results of a row have the error of one denominator.
 
     The constant log2(e) is rounded, the same for all: a factor on a result's distance beyond the mean distance of its
     row. The difference and its product with the constant are rounded too, each on its own.
     """
-    at, u = sample(tuple(value.shape), value.device), unit_roundoff("float32")
+    at, kind = sample(tuple(value.shape), value.device), working(dtype)
+    u = unit_roundoff(kind)
     distance = distances(x)
     mean = (value * distance).sum(dim=1)[at[0]]
     size, distance = value[at], distance[at]
-    systematic = size * u * ((distance - mean).abs() + EXP_ULPS * 2.0 + 2.0) + EXP_ULPS * 2.0 * half_smallest("float32")
-    variance = denominator_variance(value)[at[0], 0]
+    systematic = size * u * ((distance - mean).abs() + EXP_ULPS * 2.0 + 2.0) + EXP_ULPS * 2.0 * half_smallest(kind)
+    variance = denominator_variance(value, dtype)[at[0], 0]
     return Noise(systematic, size.square() * (variance + distance.square() * (2.0 * u**2 / 3.0)), rows)
 
 
@@ -97,6 +99,7 @@ class Softmax(Operation):
     rank = 35
     name = "softmax"
     formula = "y[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k])"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
@@ -153,7 +156,7 @@ class Softmax(Operation):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
             value = torch.softmax(x, dim=1)
-            bound, noise = softmax_limit(x, value, m * n, case.dtype), softmax_noise(x, value, m)
+            bound, noise = softmax_limit(x, value, m * n, case.dtype), softmax_noise(x, value, m, case.dtype)
             del x
             yield Truth((rows, slice(0, n)), value, bound, noise)
             del value, bound

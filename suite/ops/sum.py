@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.numerics.bounds import deviations, largest_sum_error, limit, longest_chain, sum_variance
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import repeats
 from suite.problem import family, numbers, placement
@@ -30,14 +30,14 @@ def sum_limit(
     dtype: str,
     repeated: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the bound for sums of `terms` numbers in float32, in any order but by chains of good length.
+    """Return the bound for sums of `terms` numbers, in any order but by chains of good length.
 
     squares: float64 sums of squares. repeated: how many terms of each sum are equal; None if all differ. The worst case
     is smaller for few terms, and for equal ones.
     """
     chain = longest_chain(terms)
-    error = sum_variance(value, squares, chain, None, repeated).sqrt_() * deviations(count)
-    return limit(torch.minimum(error, largest_sum_error(squares, terms, chain)), value, dtype)
+    error = sum_variance(value, squares, chain, None, repeated, dtype).sqrt_() * deviations(count)
+    return limit(torch.minimum(error, largest_sum_error(squares, terms, chain, dtype)), value, dtype)
 
 
 def sum_truth(
@@ -51,7 +51,7 @@ def sum_truth(
 ) -> Truth:
     """Return the truth of sums of `terms` numbers, with their bound; see `sum_limit`."""
     at = sample(tuple(value.shape), value.device)
-    variance = sum_variance(value[at], squares[at], longest_chain(terms), None, repeated[at]).reshape(-1)
+    variance = sum_variance(value[at], squares[at], longest_chain(terms), None, repeated[at], dtype).reshape(-1)
     noise = Noise(torch.zeros_like(variance), variance, count)
     return Truth(index, value, sum_limit(value, squares, terms, count, dtype, repeated), noise)
 
@@ -65,7 +65,7 @@ def equal_terms(x: torch.Tensor, axis: int | None) -> torch.Tensor:
 
 def positive(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Numbers from 1/2 to 3/2: partial sums grow beyond what 16 bits can count."""
-    drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float32)
+    drawn = torch.rand(shape, generator=source, device=source.device, dtype=numbers.working_type(case))
     return (drawn + 0.5).to(numbers.dtype_of(case))
 
 
@@ -97,6 +97,7 @@ class Sum(Operation):
     rank = 34
     name = "sum"
     formula = "y = sum over i and j of x[i, j]; axis 0: y[j] = sum over i; axis 1: y[i] = sum over j"
+    dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
     options = (Option("axis", ("all", "0", "1"), "what is summed: all elements, columns (0), rows (1)", every=True),)
@@ -169,7 +170,7 @@ class Sum(Operation):
             for start in range(0, m, together):
                 piece = x[start : start + together].double()
                 equal = equal_terms(piece, axis)
-                value, squares = piece.sum(dim=1), piece.square_().sum(dim=1)
+                value, squares = piece.sum(dim=1), piece.square().sum(dim=1)
                 index = (slice(start, start + len(value)),)
                 yield sum_truth(index, value, squares, n, count, case.dtype, equal)
             return
@@ -178,7 +179,7 @@ class Sum(Operation):
         for start in range(0, m, together):
             piece = x[start : start + together].double()
             value += piece.sum(dim=over)
-            squares += piece.square_().sum(dim=over)
+            squares += piece.square().sum(dim=over)
         if value.numel() > 0:
             terms = m if axis == 0 else m * n
             whole = (slice(0, n),) * len(shape)
@@ -193,9 +194,9 @@ class Sum(Operation):
         return case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Count two float64 arrays of one block of rows, and eight of the output."""
+        """Count three float64 arrays of one block of rows, and eight of the output."""
         m, n = case.shape
-        return 8 * (2 * min(m, rows_per_block(n)) * n + 8 * (m + n))
+        return 8 * (3 * min(m, rows_per_block(n)) * n + 8 * (m + n))
 
 
 OP = Sum()

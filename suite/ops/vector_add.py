@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.bounds import rounding_limit
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.problem import family
 from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
@@ -22,6 +22,7 @@ class VectorAdd(Operation):
     rank = 10
     name = "vector_add"
     formula = "c[i] = a[i] + b[i]"
+    dtypes_beyond = (DOUBLE,)
     dims = ("N",)
     is_square = True
     sweep = tuple((2**k,) for k in range(10, 29, 3))

@@ -94,7 +94,7 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and
     their terms largely cancel. Half the features of V have mean 1.5, which averaging over keys keeps.
     """
-    q, k, v = (numbers.normals(shape, case, source).float() for shape in shapes)
+    q, k, v = (numbers.normals(shape, case, source).to(numbers.working_type(case)) for shape in shapes)
     d = q.shape[-1]
     half = k[..., : (d + 1) // 2]
     pairs = torch.stack((half, -half), -1).flatten(-2)[..., :d]

@@ -15,8 +15,8 @@ class Case:
     """One problem: an operation, a size, a dtype, a precision, options, a family of inputs.
 
     dims: dimensions by name, in the operation's order. options: (name, value) of the options that differ from the plain
-    value, in the operation's order. source: the file that defines the operation, if it is a user's. `Operation.case`
-    makes cases; it fills in omitted values.
+    value, in the operation's order. source: the file that defines the operation, if it is a user's. ranks: how many
+    processes compute it together. `Operation.case` makes cases; it fills in omitted values.
     """
 
     operation: str
@@ -26,6 +26,7 @@ class Case:
     options: tuple[tuple[str, Value], ...] = ()
     inputs: str = "normal"
     source: Source | None = None
+    ranks: int = 1
 
     def __getitem__(self, dim: str) -> int:
         return dict(self.dims)[dim]
@@ -36,11 +37,13 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The column `case`: `M=512,N=512,K=512`, then deviations from the plain problem: `,causal`, `,inputs=nan`."""
+        """The column `case`: `M=512,N=512,K=512`, then what is not plain: `,causal`, `,inputs=nan`, `,ranks=2`."""
         parts = [f"{name}={size}" for name, size in self.dims]
         parts += [name if value is True else f"{name}={value}" for name, value in self.options]
         if self.inputs != "normal":
             parts.append(f"inputs={self.inputs}")
+        if self.ranks != 1:
+            parts.append(f"ranks={self.ranks}")
         return ",".join(parts)
 
     @property

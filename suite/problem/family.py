@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.problem import layouts, numbers, placement, specials
 from suite.problem.numbers import Values
 from suite.problem.option import Option, Value
@@ -39,6 +39,10 @@ class Family:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     needs_gpu: bool = False
     arguments: Mapping[str, float] = field(default_factory=dict)
+
+    def supports(self, dtype: str) -> bool:
+        """True for a dtype of `dtypes`, and for float64 where float32 is one."""
+        return dtype in self.dtypes or (dtype == DOUBLE and "float32" in self.dtypes)
 
 
 NORMALS = numbers.per_operand(numbers.normals)

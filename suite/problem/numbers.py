@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT, SIGNIFICANT_BITS
+from suite.numerics.formats import DOUBLE, MAX_FINITE, MIN_EXPONENT, SIGNIFICANT_BITS
 from suite.problem.case import Case
 from suite.problem.shape import Shape
 
@@ -29,8 +29,8 @@ DEVIATION = {"float8_e4m3fn": 64.0}
 
 
 def normals(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers, drawn in float32 and rounded once to the case's dtype."""
-    drawn = torch.randn(shape, generator=source, device=source.device, dtype=torch.float32)
+    """Normal numbers, drawn in the working type and rounded once to the case's dtype."""
+    drawn = torch.randn(shape, generator=source, device=source.device, dtype=working_type(case))
     if case.dtype in DEVIATION:
         drawn = drawn.mul_(DEVIATION[case.dtype]).clamp_(-MAX_FINITE[case.dtype], MAX_FINITE[case.dtype])
     return drawn.to(dtype_of(case))
@@ -53,8 +53,9 @@ def extremes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
     Sums of two are finite, infinite, or halfway between the largest number and infinity, where both are right.
     """
-    last_place = 2.0 ** (math.floor(math.log2(largest(case))) - _format(case)[0])
-    choices = [largest(case), largest(case) / 2, last_place, last_place / 2]
+    most = MAX_FINITE[DOUBLE] if case.dtype == DOUBLE else largest(case)
+    last_place = 2.0 ** (math.frexp(most)[1] - 1 - _format(case)[0])
+    choices = [most, most / 2, last_place, last_place / 2]
     signed = torch.tensor([sign * x for x in choices for sign in (1.0, -1.0)], dtype=torch.float64)
     drawn = _choose(signed.to(source.device), shape, source)
     plain = torch.randn(shape, generator=source, device=source.device).double()
@@ -142,8 +143,18 @@ def dtype_of(case: Case) -> torch.dtype:
     return dtype
 
 
+def working_type(case: Case) -> torch.dtype:
+    """Return the type to draw numbers in: float64 has digits that float32 numbers lack."""
+    return torch.float64 if case.dtype == DOUBLE else torch.float32
+
+
 def largest(case: Case) -> float:
-    """Return the largest finite number of the case's precision; that of tf32 if inputs are rounded to tf32."""
+    """Return the largest finite number of the case's precision; that of tf32 if inputs are rounded to tf32.
+
+    For float64 it is the largest whose squares, which error bounds need, can be added in float64.
+    """
+    if case.dtype == DOUBLE:
+        return 2.0**490
     return (2.0 - 2.0**-10) * 2.0**127 if case.precision == "tf32" else MAX_FINITE[case.dtype]
 
 

@@ -21,6 +21,7 @@ from suite.numerics.sampled import STATISTICS_BYTES
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
+from suite.problem.outputs import judged_dtype, judged_shape
 from suite.problem.shape import Shape
 from suite.problem.source import Source
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Operation(ABC):
-    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
+    """One operation. `rank`, `options` and `over_ranks` are literals: `suite.ops` reads them and imports no file."""
 
     rank: ClassVar[int]
     """Position among the operations; a course takes them in ascending order."""
@@ -76,6 +77,8 @@ class Operation(ABC):
 
     weaknesses: tuple[str, ...] = ()
     """Reasons why an ok of this operation says little, if it is a user's."""
+    over_ranks: ClassVar[bool] = False
+    """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 
@@ -93,10 +96,24 @@ class Operation(ABC):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield the float64 result of the rounded inputs with its error bound, in pieces that fit in memory."""
 
+    def exact_truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """Yield the pieces of `truth`, whose values have two parts if the dtype is float64."""
+        found = self.truth(inputs, case)
+        if case.dtype != formats.DOUBLE or self.source is not None:
+            return found
+        from suite import exact
+        from suite.problem.truth import in_two_parts
+
+        return in_two_parts(found, exact.results(self.name, inputs, self.arguments(case)))
+
     @abstractmethod
     def output_shape(self, case: Case) -> Shape:
         """Return the shape of the result; for several results, that of the vector that joins them
         (`outputs.flat_shape`)."""
+
+    def operand_dtypes(self, case: Case) -> tuple[str, ...]:
+        """Return the dtypes of the inputs, in the order of the signature. In most operations all have the case's."""
+        return (case.dtype,) * len(self.operands(case))
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
         """Return the shapes of the results, in the order in which a call returns them. Most operations have one."""
@@ -245,16 +262,22 @@ class Operation(ABC):
             for precision in self.precisions(dtype)
         ]
 
-    def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
-        """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
+    def cases(
+        self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = (), more: Iterable[str] = ()
+    ) -> list[Case]:
+        """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own.
+
+        more: dtypes that the family supports besides those of its declaration.
+        """
         family = self.family(inputs)
+        dtypes = dict.fromkeys((*family.dtypes, *filter(family.supports, more)))
         if not (shapes or family.shapes):
-            plain = self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
+            plain = self.plain_cases(device_type, (dtype for dtype in dtypes if dtype in formats.DTYPES_BEYOND))
             return [replace(case, inputs=inputs) for case in plain]
         return [
             self.case(shape, dtype, precision, inputs=inputs, **options)
             for shape in shapes or family.shapes
-            for dtype in family.dtypes
+            for dtype in dtypes
             for precision in self.precisions(dtype)
             for options in self.option_combinations(dtype, family.options)
         ]
@@ -281,7 +304,7 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in found
-            if dtype in self.family(each.inputs).dtypes
+            if self.family(each.inputs).supports(dtype)
         }
 
     def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:
@@ -289,7 +312,7 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in self.large
-            if dtype in self.family(each.inputs).dtypes
+            if self.family(each.inputs).supports(dtype)
         }
 
     def family(self, inputs: str) -> Family:
@@ -357,11 +380,20 @@ class Operation(ABC):
 
     def bytes(self, case: Case) -> int:
         """Return the least memory traffic: every element of every input read once, the output written once."""
+        return self._input_bytes(case) + self.output_bytes(case)
+
+    def _input_bytes(self, case: Case) -> int:
         stored = self.family(case.inputs).stored
-        inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
-        return inputs * case.element_bytes + self.output_bytes(case)
+        operands = zip(self.operands(case), self.operand_dtypes(case), strict=True)
+        return sum(stored(shape, i) * formats.element_bytes(dtype) for i, (shape, dtype) in enumerate(operands))
 
     def output_bytes(self, case: Case) -> int:
+        """Return the memory of the results, each in its own type."""
+        results = zip(self.output_shapes(case), self.output_dtypes(case), strict=True)
+        return sum(math.prod(judged_shape(*each)) * formats.element_bytes(judged_dtype(each[1])) for each in results)
+
+    def joined_bytes(self, case: Case) -> int:
+        """Return the memory of the one array that joins the results."""
         return math.prod(self.output_shape(case)) * formats.element_bytes(self.output_dtype(case))
 
     def memory_bytes(self, case: Case) -> int:
@@ -370,6 +402,10 @@ class Operation(ABC):
         It holds the inputs of two draws, the buffers that calls read, two results with a copy of each, two more if
         several results are joined to compare them, the workspace of the truth, and that of the statistics.
         """
-        output = self.output_bytes(case)
-        held = 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output
+        held = 3 * self._input_bytes(case) + 4 * self.output_bytes(case)
+        held += 2 * self.joined_bytes(case) if self.outputs else 0
+        if case.dtype == formats.DOUBLE:
+            from suite import exact
+
+            held += exact.workspace_bytes(sum(map(math.prod, self.operands(case))), math.prod(self.output_shape(case)))
         return held + self.workspace_bytes(case) + STATISTICS_BYTES

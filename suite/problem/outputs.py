@@ -76,6 +76,18 @@ def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([each.reshape(-1).to(kind) for each in plain])
 
 
+def join_into(to: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+    """Copy results to `to`, which has the form of `joined(outputs)`. Equal types and orders take copies alone."""
+    plain = [_judged(output) for output in outputs]
+    if len(plain) == 1:
+        to.copy_(plain[0])
+        return
+    begin = 0
+    for each in plain:
+        to[begin : begin + each.numel()].view(each.shape).copy_(each)
+        begin += each.numel()
+
+
 def _judged(output: torch.Tensor) -> torch.Tensor:
     """Return a result as it is judged, over the same memory."""
     import torch

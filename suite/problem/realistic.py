@@ -128,6 +128,6 @@ def _replaced(operand: torch.Tensor, draw: Draw, source: torch.Generator, *, pow
     scale = scale if 0.0 < scale < math.inf else 1.0
     if power_of_two:
         scale = 2.0 ** round(math.log2(scale))
-    numbers = draw(tuple(operand.shape), source) * scale
+    numbers = draw(tuple(operand.shape), source).to(torch.promote_types(operand.dtype, torch.float32)) * scale
     largest = MAX_FINITE.get(str(operand.dtype).removeprefix("torch."), math.inf)
     return numbers.clamp_(-largest, largest).to(operand.dtype)

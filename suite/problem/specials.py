@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -35,7 +36,8 @@ def _infinities(operand: torch.Tensor, case: Case, source: torch.Generator) -> t
 
 
 def _subnormals(operand: torch.Tensor, case: Case, source: torch.Generator) -> torch.Tensor:
-    return numbers.subnormals(tuple(operand.shape), case, source)
+    own = replace(case, dtype=str(operand.dtype).removeprefix("torch."))  # an operand may have another type
+    return numbers.subnormals(tuple(operand.shape), own, source)
 
 
 KINDS: dict[str, tuple[str, Change]] = {

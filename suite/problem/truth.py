@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from suite.problem.outputs import joined
 
 if TYPE_CHECKING:
     import torch
 
+    from suite.exact.double_double import DoubleDouble
     from suite.numerics.noise import Noise
     from suite.numerics.weak_bound import WeakBound
 
@@ -22,6 +26,8 @@ class Truth:
     output joins results of several types; else empty. weak: the reason why the bound of the whole result accepts wrong
     results; None if it does not.
 
+    rest: for results in float64, the part of the exact result below the last place of its value; else None.
+
     The value is of an integer type where whole numbers are compared exactly.
     """
 
@@ -31,3 +37,13 @@ class Truth:
     noise: Noise | None = None
     dtype: str = ""
     weak: WeakBound | None = None
+    rest: torch.Tensor | None = None
+
+
+def in_two_parts(pieces: Iterable[Truth], exact: Sequence[DoubleDouble]) -> Iterator[Truth]:
+    """Yield the pieces of a truth with the values of exact results. Infinities and NaN stay as they are."""
+    high, low = (joined(parts) for parts in ([each.high for each in exact], [each.low for each in exact]))
+    for piece in pieces:
+        first, rest = high[piece.index], low[piece.index]
+        known = piece.value.isfinite() & first.isfinite()
+        yield replace(piece, value=first.where(known, piece.value), rest=rest.masked_fill(~known, 0.0))

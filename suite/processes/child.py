@@ -220,7 +220,7 @@ class Child:
         self._drain_output()
         how = f"ended with exit status {code}"
         if code < 0:
-            how = f"was killed by {_signal_name(-code)}{place_in_stack(self._stack(0))}"
+            how = f"was killed by {signal_name(-code)}{place_in_stack(self._stack(0))}"
             if -code in OUTSIDE:
                 how += " (from outside" + "; often the system is out of memory" * (-code == signal.SIGKILL) + ")"
         lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
@@ -248,5 +248,5 @@ class Child:
         _caches.remove_temporary(self.pid)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"

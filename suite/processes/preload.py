@@ -10,11 +10,12 @@ from suite import frameworks
 from suite.hardware.device import Device
 
 
-def preload(device: Device, import_others: Callable[[], object]) -> None:
+def preload(device: Device, import_others: Callable[[], object], *, times: bool = True) -> None:
     """Prepare the frameworks for `device`, import the modules that check and time, then run `import_others`.
 
     An import that fails is ignored here: the first request repeats it, and its reply carries the reason. Garbage
-    collections skip all that is imported.
+    collections skip all that is imported. times: the processes are likely to time calls, and share the memory that this
+    takes on a CPU.
     """
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
@@ -24,7 +25,7 @@ def preload(device: Device, import_others: Callable[[], object]) -> None:
         from suite.timing import target
 
         import_others()
-        if device.type == "cpu":
+        if times and device.type == "cpu":
             target.unrelated_memory()
     gc.enable()
     gc.freeze()

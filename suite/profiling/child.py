@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,15 @@ def code(once: Once, timeout_s: float) -> list[str]:
     shutil.rmtree(once.folder, ignore_errors=True)
     run(once, (), timeout_s)
     return sorted(path.name for path in Path(once.folder).glob("*"))
+
+
+def counts(once: Once, timeout_s: float) -> dict[str, Any]:
+    """The columns of a row that count one call on a CPU. Raises `OnceError`."""
+    with tempfile.TemporaryDirectory(prefix="suite-counts-") as folder:
+        path = Path(folder, "counts.json")
+        run(replace(once, counts=str(path)), (), timeout_s)
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
 
 
 def run(once: Once, before: Sequence[str], timeout_s: float) -> None:

@@ -107,15 +107,18 @@ def ncu() -> str | None:
     return next((path for path in reversed(candidates) if os.access(path, os.X_OK)), None)
 
 
-def command(executable: str, log: Path, metrics: Sequence[str] = METRICS, *, cold: bool = False) -> list[str]:
+def command(
+    executable: str, log: Path, metrics: Sequence[str] = METRICS, *, cold: bool = False, whole: bool = False
+) -> list[str]:
     """The command line that profiles another command, between cudaProfilerStart and -Stop, and writes a table to `log`.
 
-    `cold` flushes the caches before each kernel. The clocks are not changed.
+    `cold` flushes the caches before each kernel; `whole` profiles all kernels of the command. The clocks are not
+    changed.
     """
     return [
         executable,
         *("--target-processes", "application-only"),
-        *("--profile-from-start", "off"),
+        *("--profile-from-start", "on" if whole else "off"),
         *("--clock-control", "none"),
         *("--cache-control", "all" if cold else "none"),
         *("--metrics", ",".join(metrics)),

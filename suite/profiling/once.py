@@ -1,4 +1,4 @@
-"""Makes one call of one implementation between cudaProfilerStart and cudaProfilerStop, in the current process.
+"""Makes one call of one implementation in the current process, between cudaProfilerStart and -Stop, or counted.
 
 `suite/profiling/child.py` starts this file as `python -m suite.profiling.once`, with a `Once` as JSON.
 """
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Once:
-    """One call, and the code to write: files of `kinds` in `folder`. Without kinds no code is written."""
+    """One call, and the code to write: files of `kinds` in `folder`. Without kinds no code is written.
+
+    counts: a file for the counts of the call, as JSON. The call is then made on a CPU, and only once.
+    """
 
     case: Case
     implementation: Reference
@@ -40,6 +43,7 @@ class Once:
     device: Device
     kinds: tuple[str, ...] = ()
     folder: str = ""
+    counts: str = ""
 
 
 def prepare(device: Device) -> None:
@@ -71,6 +75,24 @@ def call(case: Case, implementation: Implementation, seed: int, device: torch.de
         with profiled(device):
             bound.run()
     return bound
+
+
+def counts(case: Case, implementation: Implementation, seed: int) -> dict[str, int | float | None]:
+    """Call `implementation` once on a CPU, and count what its kernels do. Exceptions of it pass through."""
+    import torch
+
+    from suite.checking.problem import Problem
+
+    problem = Problem(case, seed, torch.device("cpu"))
+    problem.present(0)
+    each, adapter = implementation.for_case(case), implementation.adapter
+    function = each.function()
+    inputs = tuple(adapter.to_native(tensor) for tensor in problem.buffers)
+    arguments = each.accepted(function, problem.op.arguments(case))
+    found = adapter.counts(BoundCall(each, function, inputs, arguments).run)
+    if not found:
+        raise NotImplementedError("the call runs no kernel")
+    return found
 
 
 @contextlib.contextmanager
@@ -109,6 +131,9 @@ def main() -> None:
     implementation = _found(once.implementation, once.case)
     prepare(once.device)
     try:
+        if once.counts:
+            write_atomically(Path(once.counts), json.dumps(counts(once.case, implementation, once.seed)))
+            return
         bound = call(once.case, implementation, once.seed, torch_device(once.device, 0))
         if once.kinds:
             write_code(bound, once.kinds, Path(once.folder))

@@ -12,6 +12,7 @@ from suite.report.ranking import LEVEL, CaseResult, Outcome, ranked_cases
 from suite.report.wording import interval, percent_of_limit, ratio
 from suite.results.render import crossovers, number
 from suite.results.row import Status
+from suite.results.two_times import order_differs
 
 RAN = (Status.OK, Status.WRONG, Status.ERROR, Status.TIMEOUT)
 
@@ -31,11 +32,12 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
     parts = [
         *_with_run_names(runs, failures),
         *_with_run_names(runs, (_weak(run.entries) for run in runs)),
-        *map(_between_runs, comparisons(runs)),
+        *(finding for each in comparisons(runs) for finding in (_between_runs(each), *_changed_winners(each))),
         *_with_run_names(runs, map(_against_vendors, results)),
         *_with_run_names(runs, map(_largest_lead, results)),
         *_with_run_names(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
         *_with_run_names(runs, map(_largest_gap, results)),
+        *_with_run_names(runs, map(_other_orders, results)),
         *_with_run_names(runs, agreements),
         *_with_run_names(runs, map(_cpu_against_gpu, runs)),
         *_with_run_names(runs, map(_fastest_without_vendor, results)),
@@ -94,6 +96,21 @@ def _between_runs(found: Comparison) -> Finding:
     )
 
 
+def _changed_winners(found: Comparison) -> Iterator[Finding]:
+    """The cases that another implementation wins in the other run."""
+    if not found.cases:
+        return
+    figure, end = f"{len(found.changes)} of {found.cases}", "."
+    if found.changes:
+        texts = (
+            f"{each.base.case_name}, {each.base.row.implementation} ({ratio(each.base_ratio)} times as fast) on "
+            f"{found.base} and {each.new.row.implementation} ({ratio(each.new_ratio)} times) on {found.new}"
+            for each in found.changes
+        )
+        end = f": {'; '.join(texts)}."
+    yield Finding(figure, f"{found.new} has another winner than {found.base} in {figure} cases{end}")
+
+
 def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:
     outcomes = Counter(result.outcome for result in results if result.outcome)
     if not outcomes:
@@ -148,6 +165,18 @@ def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
     if found:
         parts = " and ".join(f"{percent} {text}" for percent, text in found)
         yield Finding(" and ".join(percent for percent, _ in found), f"Nearest to the hardware's limits: {parts}.")
+
+
+def _other_orders(results: Sequence[CaseResult]) -> Iterator[Finding]:
+    """The cases in which rows change places between one call alone and calls back to back."""
+    cases = [result for result in results if any(entry.row.sustained_us for entry in result.entries)]
+    found = {result.first.case_name: texts for result in cases if (texts := order_differs(result.rows))}
+    if found:
+        text = "; ".join(f"{name}: {'; '.join(texts)}" for name, texts in found.items())
+        yield Finding(f"{len(found)} of {len(cases)}", f"Calls back to back have another order. {text}.")
+    elif cases:
+        text = f"In none of {len(cases)} cases do calls back to back have another order than single calls."
+        yield Finding(f"0 of {len(cases)}", text)
 
 
 def _cpu_against_gpu(run: Run) -> Iterator[Finding]:

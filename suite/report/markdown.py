@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
+from statistics import median
 
 from suite.core.paths import ROOT
+from suite.report.comparisons import Comparison, comparisons
 from suite.report.findings import findings
 from suite.report.layer import Layer, layers
 from suite.report.load import Run
@@ -15,6 +17,7 @@ from suite.report.plots.error_maps import PREFIX as WRONG_PREFIX
 from suite.report.provenance import headline
 from suite.report.ranking import LEVEL, CaseResult, ranked_cases, tallies
 from suite.report.style import look
+from suite.report.wording import ratio
 from suite.results.render import pipe_table, plain
 from suite.results.resume import ENVIRONMENT
 
@@ -35,6 +38,7 @@ def markdown(runs: Sequence[Run], plots: Sequence[tuple[Plot, str]], out: Path, 
         parts += [f"{name}{plain(headline(run))}", ""]
     parts += [_page(runs, page), ""]
     parts += [*(f"- **{plain(each.figure)}.** {plain(each.sentence)}" for each in findings(runs)), ""]
+    parts += _between_runs(comparisons(runs))
     parts += _winners(results, several=several)
     for layer in layers(runs):
         parts += _layer(layer, several=several)
@@ -84,6 +88,30 @@ def _winners(results: Sequence[CaseResult], *, several: bool) -> list[str]:
         pipe_table(heads, body, right=set(heads[1:])),
         "",
     ]
+
+
+def _between_runs(found: Sequence[Comparison]) -> list[str]:
+    """A line for each operation of two runs: speeds, distances to the limit, and cases whose winner changes."""
+    parts = []
+    for each in found:
+        body = []
+        for name in dict.fromkeys(pair.base.row.operation for pair in each.pairs):
+            pairs = [pair for pair in each.pairs if pair.base.row.operation == name]
+            ratios = [pair.ratio for pair in pairs]
+            changes = sum(change.base.row.operation == name for change in each.changes)
+            limits = [
+                [entry.row.of_limit for entry in entries if entry.row.of_limit is not None]
+                for entries in ([pair.base for pair in pairs], [pair.new for pair in pairs])
+            ]
+            shares = [f"{median(known):.2f}" if known else "" for known in limits]
+            speeds = [f"{ratio(value)}" for value in (median(ratios), min(ratios), max(ratios))]
+            body.append([plain(name), str(len(pairs)), *speeds, *shares, str(changes or "")])
+        heads = ["operation", "rows", "times as fast", "lowest", "highest"]
+        heads += [f"of limit, {plain(name)}" for name in (each.base, each.new)] + ["winner changes"]
+        title = f"## {plain(each.new)} against {plain(each.base)}"
+        text = "Medians of the rows that both have; `winner changes` counts cases."
+        parts += [title, "", text, "", pipe_table(heads, body, right=set(heads[1:])), ""]
+    return parts
 
 
 def _layer(layer: Layer, *, several: bool) -> list[str]:

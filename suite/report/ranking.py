@@ -35,6 +35,10 @@ class CaseResult:
     entries: Sequence[Entry]
     standing: Standing
 
+    @property
+    def rows(self) -> list[Row]:
+        return [entry.row for entry in self.entries]
+
     @cached_property
     def fastest(self) -> Entry | None:
         """The winner; None if there is nothing to compare it with, or if a noisy row may be faster."""

@@ -16,6 +16,22 @@ ADDED_COLUMNS = (
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
     "judged",
+    "ranks",
+    "bus_gb_per_s",
+    *("of_limit_at_clock", "sustained_us", "sustained_us_low", "sustained_us_high"),
+    *("sustained_of_limit", "sustained_of_limit_at_clock"),
+    *("sustained_clock_mhz", "sustained_power_w", "sustained_temperature_c", "sustained"),
+    *(
+        "counted",
+        "count_warps",
+        "count_loads",
+        "count_load_sectors",
+        "count_stores",
+        "count_store_sectors",
+        "count_shared_loads",
+    ),
+    *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
+    *("count_elements_loaded", "count_elements_stored", "count_masked"),
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from suite import hardware
+from suite.problem.ranked import RankedOperation
 from suite.results.row import Row
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def rates(
     if row.device_us:
         columns |= _speed(row.device_us, operation, case)
         columns |= _limit(row, row.device_us, operation, case, device_name, ceilings, arithmetic)
+        columns |= _limits_of_load(row, operation, case, device_name, ceilings, arithmetic)
     return columns
 
 
@@ -56,6 +58,8 @@ def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, floa
     """Rates of memory and arithmetic. Zero flops mean that the operation has none or that they are unknown."""
     flops = operation.flops(case)
     rate = {"gb_per_s": operation.bytes(case) / device_us / 1e3}
+    if isinstance(operation, RankedOperation):
+        rate["bus_gb_per_s"] = operation.transfer_bytes(case) / device_us / 1e3
     return {**rate, "tflops": flops / device_us / 1e6} if flops else rate
 
 
@@ -72,17 +76,49 @@ def _limits(
 ) -> tuple[float, str, bool] | None:
     """The shortest possible time in us, what limits it, and whether the datasheet says so; None if it is unknown.
 
-    With a warm cache, memory limits no row that is faster than it allows: the time is then 0.
+    With a warm cache, memory limits no row that is faster than it allows: the time is then 0. Several ranks are also
+    limited by the link between their GPUs; without a figure for that, their limit is unknown.
     """
-    products, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
-    work = (device_name, operation.bytes(case), int(products) * operation.flops(case), dtype, case.precision)
+    work = (device_name, *_work(operation, case, arithmetic))
     cited = hardware.limit(*work)
     limit = cited or hardware.limit(*work, ceilings)
+    if limit is not None and isinstance(operation, RankedOperation):
+        link = hardware.link_limit(device_name, operation.transfer_bytes(case))
+        limit = max(limit, link) if link is not None else None
     if limit is None:
         return None
     least_us, what = limit
     beyond_memory = row.cache != COLD and what.startswith("memory") and least_us > (row.device_us or 0.0)
     return 0.0 if beyond_memory else least_us, what, cited is not None
+
+
+def _work(operation: Operation, case: Case, arithmetic: str) -> tuple[int, int, str, str]:
+    """Bytes, flops, dtype and precision of the least work; `arithmetic` as for `rates`."""
+    products, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
+    return operation.bytes(case), int(products) * operation.flops(case), dtype, case.precision
+
+
+def _limits_of_load(
+    row: Row, operation: Operation, case: Case, device_name: str, ceilings: Peaks | None, arithmetic: str
+) -> dict[str, float]:
+    """The distance to the limit by the sampled clock, and that of the sustained time by the cited and sampled one.
+
+    Inputs of sustained calls are never in the cache, so memory limits these calls whatever `row.cache` is.
+    """
+    work, columns = _work(operation, case, arithmetic), {}
+    if row.clock_sm_mhz and row.device_us:
+        least_us = hardware.limit_at_clock(device_name, *work, row.clock_sm_mhz)
+        if least_us and (row.cache == COLD or least_us <= row.device_us):
+            columns["of_limit_at_clock"] = least_us / row.device_us
+    if row.sustained_us:
+        found = hardware.limit(device_name, *work) or hardware.limit(device_name, *work, ceilings)
+        if found and found[0]:
+            columns["sustained_of_limit"] = found[0] / row.sustained_us
+        if row.sustained_clock_mhz:
+            least_us = hardware.limit_at_clock(device_name, *work, row.sustained_clock_mhz)
+            if least_us:
+                columns["sustained_of_limit_at_clock"] = least_us / row.sustained_us
+    return columns
 
 
 def _is_passed(row: Row, least_us: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.results.row import Row, StoppedBy
 
-MEDIANS = ("device_us", "vs_best", "latency_us", "dispatch_us", "graph_us", "joules", "clock_sm_mhz")
+MEDIANS = ("device_us", "vs_best", "latency_us", "dispatch_us", "graph_us", "clock_sm_mhz")
 """Columns that get the median over the runs. All others are those of the first run."""
 INTERVALS = ("device_us", "vs_best")
 """Columns with an interval, which reaches from the lowest end of any run to the highest."""

@@ -36,6 +36,7 @@ WITHOUT_EFFECT = frozenset(
         "baseline",
         "columns",
         "commit",
+        "count",
         "device",
         "dump",
         "file_format",

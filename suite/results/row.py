@@ -14,7 +14,10 @@ from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
 Key = tuple[str, ...]
-MEASURED = ("device_us", "device_us_low", "device_us_high", "vs_best", "vs_best_low", "vs_best_high", "clock_sm_mhz")
+MEASURED = (
+    *("device_us", "device_us_low", "device_us_high", "vs_best", "vs_best_low", "vs_best_high", "clock_sm_mhz"),
+    *("sustained_us", "sustained_us_low", "sustained_us_high"),
+)
 """The columns that verdicts are computed from."""
 OUTSIDE_TABLE = "beside"
 """Key in the metadata of a field of `Row` that is no column."""
@@ -122,7 +125,7 @@ class Row:
     first_call_s: float | None = _column("the first call in this run: load and, if not cached, build, compile, tune")
     compile_s: float | None = _column("the first call in a fresh process with empty caches: load, build, compile, tune")
     compile_warm_s: float | None = _column("the first call in a fresh process with the caches that such a call leaves")
-    joules: float | None = _column("energy of one call, from the device's counter")
+    joules: float | None = _column("energy of one call back to back, from the device's counter")
     gflop_per_joule: float | None = _column("the flops that the operation needs / joules, in 10^9 per joule")
     peak_bytes: float | None = _column("device memory that one call needs besides inputs and output")
     error_ratio: float | None = _column("largest error / its bound: above 1 is wrong")
@@ -196,6 +199,40 @@ class Row:
         "calls whose whole result was judged: those of the check, and those of random rounds while timed; "
         "a fault in one of ten calls is found with the probability 1 - 0.9^judged"
     )
+    ranks: int | None = _column("processes that computed it together, each on a GPU of its own; empty for one")
+    bus_gb_per_s: float | None = _column(
+        "the bytes that each rank must send / device_us, in 10^9 bytes per second; empty for one process"
+    )
+    of_limit_at_clock: float | None = _column("of_limit with the peak of arithmetic at clock_sm_mhz")
+    sustained_us: float | None = _column(
+        "median time of one call back to back for at least 2 s, on inputs that rotate over more than twice the cache"
+    )
+    sustained_us_low: float | None = _column("lower end of the median's 95% interval")
+    sustained_us_high: float | None = _column("upper end of the median's 95% interval")
+    sustained_of_limit: float | None = _column("the shortest possible time / sustained_us")
+    sustained_of_limit_at_clock: float | None = _column(
+        "sustained_of_limit with the peak of arithmetic at sustained_clock_mhz"
+    )
+    sustained_clock_mhz: float | None = _column("SM clock, median of the readings during the sustained calls")
+    sustained_power_w: float | None = _column("mean power during the sustained calls")
+    sustained_temperature_c: float | None = _column("highest temperature during the sustained calls")
+    sustained: Attempt = _column("the same as timed for the sustained time", Attempt.NOT_TRIED)
+    counted: str = _column("--count: the case in which one call was counted without a GPU; or why none was", "")
+    count_warps: int | None = _column("warps that one call runs")
+    count_loads: int | None = _column("requests of warps to load global memory, in one call")
+    count_load_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_stores: int | None = _column("requests of warps to store to global memory")
+    count_store_sectors: int | None = _column("sectors of 32 bytes that these touch")
+    count_shared_loads: int | None = _column("requests of warps to load shared memory")
+    count_shared_stores: int | None = _column("requests of warps to store to shared memory")
+    count_conflicts: int | None = _column("bank conflicts: wavefronts of these beyond those that their width needs")
+    count_atomics: int | None = _column("atomic operations of warps")
+    count_barriers: int | None = _column("__syncthreads of warps")
+    count_divergent: int | None = _column("branches at which the lanes of a warp part")
+    count_flops: int | None = _column("additions and multiplications of threads; an fma is two")
+    count_elements_loaded: int | None = _column("Triton: elements that one call loads, without the masked ones")
+    count_elements_stored: int | None = _column("Triton: elements that one call stores, without the masked ones")
+    count_masked: float | None = _column("Triton: share of elements that masks leave out of loads and stores, 0 to 1")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
@@ -238,7 +275,7 @@ class Row:
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 return f"{name} is {value!r}, which nothing measures"
-        for name in ("device_us", "vs_best"):
+        for name in ("device_us", "vs_best", "sustained_us"):
             value, low, high = (getattr(self, name + end) for end in ("", "_low", "_high"))
             if None not in (value, low, high) and not low <= value <= high:
                 return f"{name} is {value}, outside its interval from {low} to {high}"

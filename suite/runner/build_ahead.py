@@ -28,8 +28,7 @@ from suite.processes.child import SHORT_KILL_S
 from suite.results.row import Mode
 from suite.runner.options import Options
 from suite.runner.plan import Job
-from suite.worker.pool import Pool, WorkerDiedError
-from suite.worker.process import WorkerProcess
+from suite.worker.pool import Pool, Worker, WorkerDiedError
 from suite.worker.protocol import BuildReply, BuildRequest
 
 Telling = Literal["no", "too", "only"]
@@ -123,7 +122,7 @@ def _processes(pool: Pool, largest_bytes: int) -> int:
 
 
 def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processes: int, options: Options) -> None:
-    workers: list[WorkerProcess] = []
+    workers: list[Worker] = []
     threads: list[threading.Thread] = []
     try:
         with suppress(WorkerDiedError):
@@ -142,7 +141,7 @@ def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, proce
             thread.join()
 
 
-def _build_from_queue(worker: WorkerProcess, pending: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
+def _build_from_queue(worker: Worker, pending: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
     """Let one worker take builds from the queue until the queue is empty or the worker dies."""
     with suppress(WorkerDiedError, OSError, ValueError, queue.Empty):
         while True:
@@ -153,7 +152,7 @@ def _build_from_queue(worker: WorkerProcess, pending: queue.SimpleQueue[tuple[Bu
                 marker.touch()
 
 
-def _build(worker: WorkerProcess, build: Build, options: Options) -> None:
+def _build(worker: Worker, build: Build, options: Options) -> None:
     for case in build.cases:
         request = BuildRequest(case, build.implementation.reference, options.seed, build.telling)
         reply = worker.ask(request, options.timeout_s)

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from types import MappingProxyType
 
 from suite.problem.case import Case
+from suite.ranks.places import device_of_ranks
+from suite.ranks.pool import RanksPool
 from suite.results.row import Key, Row
 from suite.runner.build_ahead import build_ahead
 from suite.runner.device_run import DeviceRun
@@ -44,28 +46,51 @@ def compare(
             for device, interpreted_too in devices
         ]
         cases: list[tuple[Job, Case, _Progress, list[list[Row]]]] = []
+        together = _runs_over_ranks(jobs, options, finished, stack)
         inspection = Inspection(options)
-        total = sum(len(job.cases) * len(run.implementations(job)) for job in jobs for run in runs)
+
+        def runs_of(job: Job, case: Case) -> list[DeviceRun]:
+            return [together[case.ranks]] if job.op.over_ranks else runs
+
+        total = sum(len(run.implementations(job)) for job in jobs for case in job.cases for run in runs_of(job, case))
         if not finished:
-            build_ahead(jobs, runs[0].pool, options, lambda doing: observer.step(Step("all", "", doing, 0, total)))
+            alone = [job for job in jobs if not job.op.over_ranks]
+            build_ahead(alone, runs[0].pool, options, lambda doing: observer.step(Step("all", "", doing, 0, total)))
         for job in jobs:
             for case in job.cases:
                 progress = _Progress(observer, job, case, len(rows), total)
-                cases.append((job, case, progress, [progress.run(run) for run in runs]))
+                cases.append((job, case, progress, [progress.run(run) for run in runs_of(job, case)]))
                 case_rows = [row for run_rows in cases[-1][-1] for row in run_rows]
-                inspection.inspect(job, case, case_rows, progress)
+                if not job.op.over_ranks:
+                    inspection.inspect(job, case, case_rows, progress)
                 rows += case_rows
                 if progress.anything_new and options.repeat == 1:
                     observer.case_finished(job.op, case_rows)
         for number in range(2, options.repeat + 1):
-            for run in runs:
+            for run in (*runs, *together.values()):
                 run.pool.renew()
             for job, case, progress, rows_by_run in cases:
-                for run, run_rows in zip(runs, rows_by_run, strict=True):
+                for run, run_rows in zip(runs_of(job, case), rows_by_run, strict=True):
                     run.repeat(job, case, run_rows, progress)
                 if progress.anything_new and number == options.repeat:
                     observer.case_finished(job.op, [row for run_rows in rows_by_run for row in run_rows])
     return rows
+
+
+def _runs_over_ranks(
+    jobs: Sequence[Job], options: Options, finished: Mapping[Key, Row], stack: ExitStack
+) -> dict[int, DeviceRun]:
+    """The run of each number of ranks that the cases have."""
+    counts = {case.ranks for job in jobs for case in job.cases if job.op.over_ranks}
+    return {
+        ranks: DeviceRun(
+            stack.enter_context(RanksPool(device_of_ranks(options.device, ranks), ranks, options.memory_bytes)),
+            options,
+            finished,
+            interpreted_too=not options.native_only,
+        )
+        for ranks in counts
+    }
 
 
 class _Progress:

@@ -19,7 +19,7 @@ from suite.results.peers import set_vs_peer
 from suite.results.rates import passes_ceiling, rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
-from suite.runner import attribution, compile_times
+from suite.runner import attribution, compile_times, sustain
 from suite.runner.attribution import Failure
 from suite.runner.ceilings import Ceilings
 from suite.runner.options import Options
@@ -90,7 +90,9 @@ class DeviceRun:
         if self.options.timed:
             agreeing = [row for row in rows if row.status is Status.OK and row.execution is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
-            if self.options.compiles:
+            if not job.op.over_ranks:
+                self._sustain_all(job, case, agreeing, len(rows), progress)
+            if self.options.compiles and not job.op.over_ranks:
                 self._compile_all(job, case, agreeing, len(rows), progress)
         return rows
 
@@ -136,6 +138,7 @@ class DeviceRun:
         row.device, row.vendor, row.peer = str(self.device), implementation.vendor or "", implementation.peer or ""
         op = ops.operation(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
+        row.ranks = case.ranks if op.over_ranks else None
         return row
 
     def _check(self, case: Case, implementation: Implementation) -> Row:
@@ -166,7 +169,7 @@ class DeviceRun:
     def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
         """The row, and whether it is final: False for a failure that another implementation may have caused."""
         row = self._new_row(case, implementation)
-        row.versions = implementation.versions()
+        row.versions = ", ".join(filter(None, (implementation.versions(), self.pool.network)))
         try:
             reply = self.pool.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
@@ -337,6 +340,16 @@ class DeviceRun:
                 wrong=wrong,
             )
         return reply.timings
+
+    # ---------------------------------------------------------------- sustain
+
+    def _sustain_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
+        """Measure the sustained times of the rows that `--sustained` chooses."""
+        chosen = sustain.chosen(rows, job, case, self.options.sustained)
+        for row in [row for row in chosen if not row.sustained]:
+            progress.step(position, f"sustained load of {row.implementation}")
+            sustain.measure(self.pool, row, case, self.options)
+            self._complete(job, case, rows, progress)
 
     # ---------------------------------------------------------------- compile
 

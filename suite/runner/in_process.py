@@ -19,6 +19,7 @@ from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
 from suite.runner.arguments import check_known, title
+from suite.worker.timed_call import timed_call
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +153,6 @@ def _times(
 
 def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call], TimedInputs]:
     """The calls to time, and the inputs that change between them."""
-    from suite import timing
     from suite.checking.timed_inputs import LocalResults, TimedInputs
     from suite.implementations.bound_call import bind
 
@@ -164,16 +164,7 @@ def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call
             each.rebind(problem.buffers)
 
     adapters = {each.name: each.adapter for each in timed}
-    calls = [
-        timing.Call(
-            each.name,
-            bound[each.name].issue,
-            each.adapter.wait,
-            vendor=each.vendor is not None,
-            capture=each.adapter.capture,
-        )
-        for each in timed
-    ]
+    calls = [timed_call(bound[each.name], problem) for each in timed]
     return calls, TimedInputs(problem, LocalResults(problem, adapters), rebind)
 
 

@@ -1,6 +1,6 @@
-"""Profiles one call of each row with Nsight Compute (`--profile`), and writes the code of its kernels (`--dump`).
+"""Profiles one call of each row with Nsight Compute (`--profile`), counts one (`--count`), writes the code (`--dump`).
 
-Both help to find out why a kernel is slow. Each call is made in a process of its own (`suite/profiling`), after the
+All help to find out why a kernel is slow. Each call is made in a process of its own (`suite/profiling`), after the
 rows of its case are timed.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from suite import ops
 from suite.core.errors import UsageError
 from suite.core.names import unknown
 from suite.core.text import one_line
+from suite.hardware.device import resolve
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.profiling import child, nsight
@@ -26,7 +28,7 @@ from suite.runner.plan import Job
 
 KINDS = ("ptx", "sass", "ttir", "ttgir", "hlo")
 PROFILERS = ("ncu",)
-NO_CODE = "none: "
+NO_CODE = NO_COUNTS = "none: "
 MIN_TIMEOUT_S = 300.0
 """Shortest time limit of a profiled call: Nsight Compute repeats each kernel dozens of times."""
 
@@ -69,6 +71,10 @@ class Inspection:
             if row.device != str(self.options.device):
                 continue
             implementation = implementations[row.implementation]
+            if self.options.counted and row.status in (Status.OK, Status.WRONG) and not row.counted:
+                progress.step(0, f"counting {row.implementation}")
+                self._count(case, implementation, row)
+                progress.store([row])
             if self.options.dumped and row.status in (Status.OK, Status.WRONG) and not row.code:
                 progress.step(0, f"writing the code of {row.implementation}")
                 row.code = self._dump(case, implementation, row)
@@ -77,6 +83,18 @@ class Inspection:
                 progress.step(0, f"profiling {row.implementation}")
                 self._profile(self._ncu, case, implementation, row)
                 progress.store([row])
+
+    def _count(self, case: Case, implementation: Implementation, row: Row) -> None:
+        """Set the columns of the counts. They are taken on a CPU: for a row of a GPU in a smaller case."""
+        if not implementation.adapter.can_count:
+            row.counted = f"{NO_COUNTS}{implementation.framework} runs the kernels of a library or of a compiler"
+            return
+        small = case if self.options.device.type == "cpu" else _on_a_cpu(case)
+        once = Once(small, implementation.reference, self.options.seed, resolve("cpu"))
+        try:
+            row.fill(child.counts(once, self._timeout_s) | {"counted": f"{small.label} {small.dtype}"})
+        except OnceError as error:
+            row.counted = f"{NO_COUNTS}{one_line(error)}"
 
     def _profile(self, executable: str, case: Case, implementation: Implementation, row: Row) -> None:
         once = Once(case, implementation.reference, self.options.seed, self.options.device)
@@ -118,6 +136,14 @@ class Inspection:
     @property
     def _timeout_s(self) -> float:
         return max(self.options.timeout_s, MIN_TIMEOUT_S)
+
+
+def _on_a_cpu(case: Case) -> Case:
+    """The largest case of a plain run on a CPU with the same dtype and options; with other options if there is none."""
+    op = ops.operation(case)
+    cases = [each for each in op.default_cases("cpu") if each.dtype == case.dtype] or list(op.default_cases("cpu"))
+    alike = [each for each in cases if op.arguments(each) == op.arguments(case)]
+    return max(alike or cases, key=op.bytes)
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from suite.core.least import NOTHING_MORE, Least
 from suite.hardware.device import Device, resolve
 from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
+
+
+class Sustain(StrEnum):
+    """The rows that get a sustained time, each of which takes more than 2 s."""
+
+    NONE = "none"
+    LARGEST = "largest"
+    """The fastest row of each framework and of the vendors, in the largest case of each operation."""
+    FASTEST = "fastest"
+    """These rows in every case."""
+    ALL = "all"
+    """Every timed row."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +51,14 @@ class Options:
     """The least that is measured of each implementation."""
     repeat: int = 1
     """Number of runs in fresh processes. Each row has the medians over the runs."""
+    sustained: Sustain = Sustain.NONE
+    """The rows that get a sustained time too."""
     telling: bool = False
     """Also check each implementation on its operation's telling cases, once in each dtype and precision."""
     profiled: bool = False
     """Also profile one call of each implementation with Nsight Compute, after all rows of its case are timed."""
+    counted: bool = False
+    """Also count what the kernels of one call do, without a GPU."""
     dumped: tuple[str, ...] = ()
     """Kinds of code to write, out of `inspection.KINDS`."""
     code_folder: Path = Path()

@@ -20,6 +20,7 @@ from suite.problem import realistic
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
+from suite.ranks.places import DEFAULT_RANKS
 from suite.runner.selection import Selection
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
@@ -50,7 +51,7 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
     jobs = [
         Job(
             op,
-            tuple(_cases(op, selection, device, available_bytes)),
+            tuple(_over_ranks(op, selection, _cases(op, selection, device, available_bytes))),
             (*lookup.implementations(op), *external[op.name]),
         )
         for op in chosen
@@ -98,6 +99,9 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
         raise UsageError("--shapes-from has the shapes of a model, so it takes neither --shape nor --inputs but none")
     if selection.workload and not {op.name for op in chosen} & set(selection.workload.operations):
         raise UsageError(f"--shapes-from has shapes of {', '.join(selection.workload.operations)}; asked was {names}")
+    if selection.ranks and not any(op.over_ranks for op in chosen):
+        several = [name for name in ops.names() if ops.over_ranks(name)]
+        raise UsageError(f"--gpus is for operations over several GPUs: {', '.join(several)}; asked was {names}")
     _check_options(selection, chosen)
     _check_inputs(selection, chosen, device)
 
@@ -194,6 +198,11 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
     ]
 
 
+def _over_ranks(op: Operation, selection: Selection, cases: Sequence[Case]) -> Sequence[Case]:
+    """The cases with their number of ranks, if the operation is one over several processes."""
+    return [replace(case, ranks=selection.ranks or DEFAULT_RANKS) for case in cases] if op.over_ranks else cases
+
+
 def _shape_cases(op: Operation, selection: Selection) -> list[Case]:
     """The cases of `--shape`: the given shapes in every dtype and arithmetic."""
     return [
@@ -248,7 +257,7 @@ def _family_cases(op: Operation, selection: Selection, device: Device, available
     found: list[Case] = []
     placed = (name for name in selection.inputs if name not in op.families and op.has_inputs(name))
     for name, family in {**op.families, **{name: op.family(name) for name in placed}}.items():
-        cases = op.cases(name, device.type, shapes)
+        cases = op.cases(name, device.type, shapes, _extra_dtypes(op, selection))
         if not selection.dtypes and any(dtype in DTYPES for dtype in family.dtypes):
             cases = [case for case in cases if case.dtype in DTYPES]
         if name in selection.inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -93,7 +93,7 @@ def case_of(row: Row) -> Case:
         option.name: next((value for value in option.values if str(value) == parts.get(option.name)), option.values[0])
         for option in op.options
     }
-    case = op.case(sizes, row.dtype, row.precision, inputs=inputs, **options)
+    case = replace(op.case(sizes, row.dtype, row.precision, inputs=inputs, **options), ranks=row.ranks or 1)
     if case.label != row.case:
         raise UsageError(f"{row.operation} {row.case}: this tree has no such case")
     return case

@@ -24,6 +24,7 @@ class Selection:
     sweep: run the operation's sizes from tiny to large.
     files: the files of `--with`.
     workload: shapes of several operations.
+    ranks: processes of an operation over several; 0 for the default.
     own: an operation that a user's file defines, instead of names.
     """
 
@@ -38,6 +39,7 @@ class Selection:
     sweep: bool = False
     files: tuple[Path, ...] = ()
     workload: Workload | None = None
+    ranks: int = 0
     own: Operation | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Device time, latency, dispatch time and energy of calls, measured the same way for every framework.
+"""Device time, latency, dispatch time and sustained time of calls, measured the same way for every framework.
 
     from suite.timing import Call, measure
     calls = [Call("torch", issue, wait, vendor=True), Call("triton", issue, wait)]

@@ -21,6 +21,9 @@ class Call:
     capture: Callable[[Callable[[], object], int], Callable[[], None] | None] | None = None
     """Captures a number of calls into a CUDA graph and returns a function that replays it; None if it cannot."""
 
+    in_turn: Callable[[int], Callable[[], object]] | None = None
+    """Returns an `issue` whose calls rotate over at most that many sets of inputs, as many as exceed the cache."""
+
     def run(self) -> None:
         self.wait(self.issue())
 

@@ -48,16 +48,24 @@ def dispatch_us(call: Call, count: int, clock: Callable[[], int], synchronize: C
     return median(found)
 
 
-def graph_us(call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None]) -> float | None:
+def graph_us(
+    call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None], evict: Callable[[], None] | None
+) -> float | None:
     """Median time, in us, of a call in a CUDA graph of `count` calls; None if the call cannot be captured.
 
-    This is the time from the start of a replay until the device is idle, divided by `count`.
+    This is the time from the start of a replay until the device is idle, divided by `count`. With `evict`, the cache is
+    cold for each call: it is evicted before a replay, and calls of a replay rotate over sets of inputs.
     """
-    replay = call.capture(call.issue, count) if call.capture is not None else None
+    if call.capture is None or (evict is not None and call.in_turn is None):
+        return None
+    issue = call.in_turn(count) if evict is not None and call.in_turn is not None else call.issue
+    replay = call.capture(issue, count)
     if replay is None:
         return None
     found = []
     for _ in range(1 + REPLAYS):  # the first one uploads the graph
+        if evict is not None:
+            evict()
         synchronize()
         begin = clock()
         replay()

@@ -86,14 +86,22 @@ def are_serial(activities: Sequence[Activity]) -> bool:
     return apart and not any(activity.in_graph for activity in activities)
 
 
-def clock_offset(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], guess: int = 0) -> int:
+def clock_offset(
+    starts: NDArray[Any],
+    ends: NDArray[Any],
+    edges: NDArray[Any],
+    guess: int = 0,
+    is_call: NDArray[np.bool_] | None = None,
+) -> int:
     """The offset in ns to add to device times so that every activity lies in its span and every call has one.
 
-    `edges` are times at which the host found the device idle; between them lie, alternately, a preparation and a call.
+    `edges` are times at which the host found the device idle. `is_call` tells which of the spans between them are
+    calls; by default every second one is, after a preparation.
     If the offset is larger than the launch latency (2 us) or than the time until the host sees completion, activities
     appear to run before they are launched or after they are waited for. Returns `guess` if it leaves every activity
     `MARGIN_NS`; else the nearest offset that does; else the best one.
     """
+    calls = np.arange(max(len(edges) - 1, 0)) % 2 == 1 if is_call is None else is_call
 
     def fit(shift: int) -> tuple[bool, int, int]:
         """The quality of an offset: all margins are kept; number of calls with an activity; smallest margin in ns."""
@@ -102,10 +110,10 @@ def clock_offset(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], 
         if not ((found >= 0) & (found < len(edges) - 1)).all():
             return False, 0, -MAX_OFFSET_NS
         margin = int(np.minimum(begin - edges[found], edges[found + 1] - ends - shift).min(initial=MARGIN_NS))
-        seen = int(np.count_nonzero(np.bincount(found, minlength=len(edges))[1::2]))
+        seen = int(np.count_nonzero(np.bincount(found, minlength=len(calls))[: len(calls)][calls]))
         return margin == MARGIN_NS, seen, margin
 
-    if fit(guess) == (True, max(len(edges) - 1, 0) // 2, MARGIN_NS):
+    if fit(guess) == (True, int(np.count_nonzero(calls)), MARGIN_NS):
         return guess
     return max(sorted(range(-MAX_OFFSET_NS, MAX_OFFSET_NS + 1, 250), key=lambda shift: abs(shift - guess)), key=fit)
 

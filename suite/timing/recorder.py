@@ -16,6 +16,27 @@ class Sample(NamedTuple):
     us: float
     activities: Sequence[Activity] | None
     """The device's activities during the call; None if the recorder cannot observe them."""
+    before_us: float = 0.0
+    """Time that the device was busy while the call was prepared."""
+    after_us: float = 0.0
+    """Time of kernels and fills while the result was delivered. Copies do not count: they compute nothing."""
+
+
+class DeliveringRecorder(Protocol):
+    """A recorder that also observes the delivery of results. `Recorder` has the other methods."""
+
+    def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None: ...
+
+    def deliver(self, run: Callable[[], None]) -> None:
+        """Call `run`, which hands out the result of the latest sample. Its work is recorded apart from the call's."""
+
+    def collect(self) -> list[Sample]: ...
+
+    def serialize_kernels(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Recorder(Protocol):

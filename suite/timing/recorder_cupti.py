@@ -54,6 +54,8 @@ from suite.timing.intervals import (
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
+PREPARE, CALL, DELIVER, REST = range(4)
+"""Kinds of spans. `REST` follows the last sample of a batch."""
 Stamp = tuple[int, int, int]
 """Host clock, CUPTI clock, host clock, read one after the other, in ns."""
 CONCURRENT, SERIALIZED = "CONCURRENT_KERNEL", "KERNEL"
@@ -144,6 +146,8 @@ class CuptiRecorder:
         self._labels: dict[int, str] = {}
         self._taken: list[str] = []
         self._stamps: list[Stamp] = []
+        self._spans: list[tuple[int, int]] = []
+        """Kind and sample of each span between two stamps."""
         self._delivering = threading.Lock()
         self._arrived: list[Table] = []
         """Tables that CUPTI has delivered since `_take_arrived`. Any thread may deliver; a lock guards the list."""
@@ -210,7 +214,15 @@ class CuptiRecorder:
         run()
         self._synchronize()
         self._stamps += *first, middle, self._stamp()
+        self._spans += (PREPARE, len(self._taken)), (CALL, len(self._taken))
         self._taken.append(name)
+
+    def deliver(self, run: Callable[[], None]) -> None:
+        """Call `run`, which hands out the result of the latest sample. Its work is recorded apart from the call's."""
+        run()
+        self._synchronize()
+        self._stamps.append(self._stamp())
+        self._spans.append((DELIVER, len(self._taken) - 1))
 
     def _stamp(self) -> Stamp:
         return perf_counter_ns(), self._now(), perf_counter_ns()
@@ -221,29 +233,36 @@ class CuptiRecorder:
         if count:
             self._synchronize()
             self._stamps.append(self._stamp())  # ends the span of the work after the last call
+            self._spans.append((REST, count))
         edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
+        kinds, samples_of = np.array(self._spans, np.int64).reshape(-1, 2).T
         records, span = self._delivered(0, edges)
         for wait_s in RETRY_WAITS_S:
-            if not _some_missing(span, count):
+            if not _some_missing(span, kinds):
                 break
             time.sleep(wait_s)
             records, span = self._delivered(0, edges)
-        if _some_missing(span, count):
+        if _some_missing(span, kinds):
             records, span = self._delivered(1, edges)  # forced: also records behind an incomplete one
-        call_records = span % 2 == 1
-        records, sample = records[call_records], span[call_records] // 2
-        busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
+        copies = [kind for kind, label in self._labels.items() if label == "memcpy"]
+        computes = (kinds[span] != DELIVER) | ~np.isin(records["kind"], copies)
+        busy_us = [
+            _busy_us(records[chosen], samples_of[span[chosen]], count)
+            for chosen in (computes & (kinds[span] == kind) for kind in (CALL, PREPARE, DELIVER))
+        ]
+        of_call = kinds[span] == CALL
+        records, sample = records[of_call], samples_of[span[of_call]]
         bounds = np.searchsorted(sample, np.arange(count + 1)).tolist()
         samples = [
-            Sample(name, us, Activities(records[first:last], self._labels))
-            for name, us, first, last in zip(self._taken, (busy_ns / 1000).tolist(), bounds, bounds[1:], strict=False)
+            Sample(name, us, Activities(records[first:last], self._labels), before, after)
+            for name, us, before, after, first, last in zip(self._taken, *busy_us, bounds[:-1], bounds[1:], strict=True)
         ]
         self._begin_batch()
         return samples
 
     def _begin_batch(self) -> None:
         """Begin a new batch. Records that arrive from now on belong to it."""
-        self._taken, self._stamps, self._records = [], [], np.empty(0, RECORD)
+        self._taken, self._stamps, self._spans, self._records = [], [], [], np.empty(0, RECORD)
 
     def _take_arrived(self) -> list[Table]:
         with self._delivering:
@@ -251,7 +270,7 @@ class CuptiRecorder:
         return arrived
 
     def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
-        """The records, sorted by start, and the span of each: even for preparations, odd for calls."""
+        """The records, sorted by start, and the index of the span of each."""
         self._flush(flag)
         records = np.concatenate([self._records, *self._take_arrived()])
         records = self._records = records[np.argsort(records["start"], kind="stable")]
@@ -261,9 +280,11 @@ class CuptiRecorder:
             return found.kind if found.name == found.kind else f"{found.kind} {found.name[:80]!r}"
 
         def span(i: int) -> str:
-            return f"the call of {self._taken[i // 2]!r}" if i % 2 else "a preparation"
+            kind, sample = self._spans[i]
+            return f"the call of {self._taken[sample]!r}" if kind == CALL else "a preparation"
 
-        self._offset_ns = clock_offset(records["start"], records["end"], edges, self._offset_ns)
+        is_call = np.array([kind == CALL for kind, _ in self._spans], np.bool_)
+        self._offset_ns = clock_offset(records["start"], records["end"], edges, self._offset_ns, is_call)
         return records, assign_spans(records["start"], records["end"], edges - self._offset_ns, activity, span)
 
     def _flush(self, flag: int) -> None:
@@ -334,11 +355,18 @@ def _no_callback(*_: Any) -> None:
     """Subscribing requires a callback; none is enabled."""
 
 
-def _some_missing(span: NDArray[Any], count: int) -> bool:
-    """True if one of `count` calls has no activity, or if one preparation has none while another has."""
-    found = np.bincount(span, minlength=2 * count)[: 2 * count] > 0
-    prepared, called = found[0::2], found[1::2]
-    return not called.all() or bool(prepared.any() and not prepared.all())
+def _busy_us(records: Table, sample: NDArray[Any], count: int) -> list[float]:
+    """The time in us that the device was busy with `records`, for each of `count` samples."""
+    busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
+    found: list[float] = (busy_ns / 1000).tolist()
+    return found
+
+
+def _some_missing(span: NDArray[Any], kinds: NDArray[Any]) -> bool:
+    """True if a call has no activity, or if one preparation (or delivery) has none while another has."""
+    found = np.bincount(span, minlength=len(kinds))[: len(kinds)] > 0
+    partly = (found[kinds == kind] for kind in (PREPARE, DELIVER))
+    return not found[kinds == CALL].all() or any(bool(each.any() and not each.all()) for each in partly)
 
 
 def _cupti_times(stamps: NDArray[Any]) -> NDArray[Any]:

@@ -52,7 +52,6 @@ class Timing:
     vs_best: float | None = None
     vs_best_low: float | None = None
     vs_best_high: float | None = None
-    joules: float | None = None
     clock_sm_mhz: float | None = None
     """Median of the readings during the case. Temperature and power are maxima."""
     clock_of_max: float | None = None
@@ -79,7 +78,6 @@ class CallRecord:
     latency_us: float | None = None
     dispatch_us: float | None = None
     graph_us: float | None = None
-    joules: float | None = None
     device_us: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
     """Time until the call returned, for each sample. Recorded only if the calling thread is the device."""
@@ -150,7 +148,6 @@ def timing(
         "latency_us": record.latency_us,
         "dispatch_us": record.dispatch_us,
         "graph_us": record.graph_us,
-        "joules": record.joules,
         "stopped_by": record.stopped_by,
     }
     flags = list(warnings(states))

@@ -1,4 +1,4 @@
-"""Measures one case: warm-up, host times, energy, then rounds of samples."""
+"""Measures one case: warm-up, host times, then rounds of samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 from suite import hardware
 from suite.core.least import NOTHING_MORE, Least
 from suite.timing.call import Call
-from suite.timing.energy import joules_per_call
 from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
@@ -30,8 +29,6 @@ NOISE, MAX_BUDGETS = 0.05, 4.0
 """A call whose interval is still wider than NOISE when its budget is spent takes up to MAX_BUDGETS times the budget."""
 WARM_UP_NS = 20_000_000
 """The shortest warm-up time of a call."""
-MAX_ENERGY_RATIO = 1.5
-"""Energy is measured for calls that take at most this multiple of the fastest call's time, because each costs 0.1 s."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
 GC_THRESHOLD = 2**31 - 1
@@ -66,7 +63,6 @@ def measure(
     max_noise: float = NOISE,
     least: Least = NOTHING_MORE,
     seed: int | None = None,
-    energy: bool = False,
     inputs: Inputs | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
@@ -81,7 +77,6 @@ def measure(
         max_noise: a call whose interval is wider may take up to MAX_BUDGETS times its budget.
         least: the least time and number of samples of each call, even if its interval is narrow or its budget spent.
         seed: seed of the order of calls within rounds; None takes one from the operating system.
-        energy: also measure joules.
         inputs: changes the inputs between rounds and keeps results; None for inputs that never change.
         on_progress: called with the name of a call before it runs. If a call hangs, the last name is that call.
 
@@ -93,7 +88,7 @@ def measure(
         ValueError: invalid names, cache or device.
     """
     case = Measurement(calls, target(device), cache, seed, on_progress or (lambda name: None), inputs)
-    return case.measure(budget_s, interval, energy, max_noise, least)
+    return case.measure(budget_s, interval, max_noise, least)
 
 
 class Measurement:
@@ -121,24 +116,20 @@ class Measurement:
         self.read_at = 0
 
     def measure(
-        self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE, least: Least = NOTHING_MORE
+        self, budget_s: float, interval: float, max_noise: float = NOISE, least: Least = NOTHING_MORE
     ) -> dict[str, Timing]:
-        """Warm up, measure host times and energy, then record the rounds. See the function `measure`.
+        """Warm up, measure host times, then record the rounds. See the function `measure`.
 
         Where the host is the device, calls have the threads of `hardware.native_threads_set`, on every way to a time.
         """
         with ExitStack() as settings:
             threads = settings.enter_context(hardware.native_threads_set()) if self.target.on_host else None
             settings.enter_context(no_garbage_collection())
-            # The calls of the energy measurement (0.1 s each) count as warm-up.
-            more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
                 self.on_progress(call.name)
-                self.records[call.name].cost_ns = self.warm_up(call, WARM_UP_NS // 4 if more_follows else WARM_UP_NS)
+                self.records[call.name].cost_ns = self.warm_up(call, WARM_UP_NS)
                 if not self.target.on_host:
                     self.measure_host_times(call)
-            if more_follows:
-                self.measure_energy()
             recorder, reason = self.start_recorder()
             self.read_state()
             if recorder is not None:
@@ -198,41 +189,14 @@ class Measurement:
         record.dispatch_us, record.latency_us = idle_us(call, 1 if record.slow else 3, clock, prepare)
         if (count := loop_calls(record.cost_ns)) > 1:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
-            record.graph_us = graph_us(call, count, clock, synchronize)
+            evict = self.target.evict if self.cache == "cold" else None
+            record.graph_us = graph_us(call, count, clock, synchronize, evict)
 
     def set_latency_from_samples(self) -> None:
         """Set the latency of calls for which the calling thread is the device: it is the time of a sample."""
         for record in self.records.values():
             if record.usable:
                 record.latency_us, record.dispatch_us = median(record.device_us), median(record.issue_us)
-
-    def measure_energy(self) -> None:
-        """Measure the energy of calls that keep the device busy and are nearly as fast as the fastest one.
-
-        The other calls are only warmed up. A call that ends before the next can be issued leaves the device idle
-        between calls, so that mostly idle power would be measured.
-        """
-        records = self.records
-        busy = [call for call in self.calls if self.keeps_busy(records[call.name])]
-        most_ns = MAX_ENERGY_RATIO * min((records[call.name].cost_ns for call in busy), default=0.0)
-        busy = [call for call in busy if records[call.name].cost_ns <= most_ns]
-        for call in self.calls:
-            if call not in busy:
-                self.warm_up(call, WARM_UP_NS)
-
-        def start(call: Call, count: int) -> Callable[[], None]:
-            self.on_progress(call.name)
-            return partial(call.wait, call.repeat(count))
-
-        loads = [(partial(start, call), self.records[call.name].cost_ns) for call in busy]
-        for call, joules in zip(busy, joules_per_call(loads, self.target.energy_mj, self.target.clock), strict=True):
-            self.records[call.name].joules = joules
-
-    def keeps_busy(self, record: CallRecord) -> bool:
-        """True if calls back to back keep the device busy: a call runs for longer than its issue takes."""
-        if self.target.on_host or record.latency_us is None or record.dispatch_us is None:
-            return True
-        return record.latency_us > 2 * record.dispatch_us
 
     def start_recorder(self) -> tuple[Recorder | None, str]:
         """Start the recorder. Returns it (None if not available), and the reason if it is not CUPTI's."""

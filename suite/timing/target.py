@@ -12,6 +12,7 @@ from suite import hardware
 from suite.hardware.cuda_driver import devices
 from suite.hardware.host import cores
 from suite.hardware.occupancy import Limits
+from suite.timing.l2_carve_out import CarveOut
 from suite.timing.recorder import Recorder
 from suite.timing.recorder_cupti import CuptiRecorder
 from suite.timing.recorder_wall import WallRecorder
@@ -38,6 +39,16 @@ class Target(Protocol):
     def evict(self) -> None:
         """Fill the last-level cache with data that no call uses. May return before that is complete."""
 
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+
+    def kept_cache(self) -> str:
+        """What keeps a part of the cache from being evicted; empty if nothing does."""
+
+    def give_cache_back(self) -> None:
+        """Make the whole cache one that evictions empty."""
+
     def recorder(self) -> Recorder:
         """A new recorder of this device."""
 
@@ -61,10 +72,13 @@ class CudaTarget:
 
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         properties = torch.cuda.get_device_properties(self._device)
-        words = int(EVICTION * properties.L2_cache_size) // 4
+        self.cache_bytes = cache_bytes(self._device)
+        words = int(EVICTION * self.cache_bytes) // 4
         self._buffer = torch.zeros(EVICTION_ROWS, words // EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._sums = torch.empty(EVICTION_ROWS, dtype=torch.int32, device=self._device)
         self._torch = torch
+        current_stream = torch.cuda.current_stream
+        self._carve_out = CarveOut(lambda: int(current_stream(self._device).cuda_stream))
         synchronize = torch.cuda.synchronize  # bound before any user's file can replace it
         self._synchronize: Callable[[], None] = lambda: synchronize(self._device)
         self._handle = hardware.nvml_handle(self._device.index, uuid=str(getattr(properties, "uuid", "")))
@@ -79,7 +93,14 @@ class CudaTarget:
         """Evict by reading. Writes would leave dirty lines that the call then writes back: up to 15% of the time of an
         addition that fits in the cache.
         """
+        self.give_cache_back()
         self._torch.sum(self._buffer, dim=1, dtype=self._torch.int32, out=self._sums)
+
+    def kept_cache(self) -> str:
+        return self._carve_out.found()
+
+    def give_cache_back(self) -> None:
+        self._carve_out.remove()
 
     def recorder(self) -> Recorder:
         return CuptiRecorder(self.synchronize, probe=lambda: self._sums.fill_(0), device=self._device.index)
@@ -95,6 +116,15 @@ class CudaTarget:
             (Limits.from_attributes(each["attributes"]) for each in devices() if each["index"] == self._device.index),
             None,
         )
+
+
+def cache_bytes(device: Any) -> int:
+    """Size of the last-level cache of a `torch.device`."""
+    import torch
+
+    if device.type == "cpu":
+        return hardware.cpu_cache_bytes()
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
 
 
 @cache
@@ -121,6 +151,10 @@ class CpuTarget:
 
     on_host = True
 
+    @property
+    def cache_bytes(self) -> int:
+        return hardware.cpu_cache_bytes()
+
     def clock(self) -> int:
         return perf_counter_ns()
 
@@ -133,6 +167,11 @@ class CpuTarget:
         """
         with ThreadPoolExecutor(cores()) as threads:  # NumPy lets go of the interpreter's lock
             list(threads.map(_maximum, _parts(cores())))
+
+    def kept_cache(self) -> str:
+        return ""
+
+    def give_cache_back(self) -> None: ...
 
     def recorder(self) -> Recorder:
         return WallRecorder()

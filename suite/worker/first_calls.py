@@ -29,7 +29,8 @@ def build(
         on_phase(Phase.PREPARING)
         inputs = op.make_inputs(case, request.seed, device)
         on_phase(Phase.FIRST_CALL)
-        adapter.wait(function(*map(adapter.to_native, inputs), **op.arguments(case)))
+        called = adapter.called_with(function, inputs)
+        adapter.wait(called(*map(adapter.to_native, inputs), **op.arguments(case)))
 
     case = request.case
     if request.telling != "only":

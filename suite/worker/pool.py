@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import overload
+from typing import Protocol, overload
 
 from suite.hardware.device import Device
 from suite.worker import fork_server
@@ -29,6 +29,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeExternalRequest,
     TimeReply,
     TimeRequest,
@@ -40,12 +42,26 @@ from suite.worker.protocol import (
 __all__ = ["Pool", "WorkerDiedError", "WorkerTimeoutError"]
 
 
+class Worker(Protocol):
+    """The part of `WorkerProcess` that a pool uses."""
+
+    @property
+    def spent(self) -> bool:
+        """True if it answered and can answer no more."""
+
+    def ask(self, request: Request, timeout_s: float) -> Reply: ...
+    def close(self, wait_s: float = ...) -> None: ...
+
+
 class Pool:
     """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
     `environment` adds variables to this process's own. `memory_bytes` limits the host memory of the worker; None allows
     most of the free memory.
     """
+
+    network = ""
+    """The library that connects the processes of a worker, with its version; empty for one process."""
 
     def __init__(
         self, device: Device, environment: Mapping[str, str] | None = None, memory_bytes: int | None = None
@@ -54,7 +70,7 @@ class Pool:
         self._environment = dict(environment or {})
         self._memory_bytes = memory_bytes
         self._server: ForkServer | None = None
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
         self._served: set[str] = set()
 
     def __enter__(self) -> Pool:
@@ -75,6 +91,8 @@ class Pool:
     @overload
     def ask(self, request: TimeRequest | TimeExternalRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
     @overload
+    def ask(self, request: SustainRequest, *, timeout_s: float) -> SustainReply | Failed: ...
+    @overload
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
     @overload
     def ask(self, request: DescribeRequest, *, timeout_s: float) -> DescribeReply | Failed: ...
@@ -86,13 +104,17 @@ class Pool:
 
         Raises `WorkerTimeoutError` or `WorkerDiedError`; the next call starts a fresh worker.
         """
+        self.make_ready(request)
         references = request.implementations if isinstance(request, TimeRequest) else (request.implementation,)
         in_this_process = [each for each in references if isinstance(each, str)]  # a user's file has its own process
         try:
             if self._worker is None:
                 self._worker = self.start()
             self._served.update(in_this_process)
-            return self._worker.ask(request, timeout_s)
+            reply = self._worker.ask(request, timeout_s)
+            if self._worker.spent:
+                self.discard()
+            return reply
         except Exception:
             self.discard()
             raise
@@ -100,7 +122,10 @@ class Pool:
             self.discard(SHORT_KILL_S)
             raise
 
-    def start(self) -> WorkerProcess:
+    def make_ready(self, request: Request) -> None:
+        """Called before each request. A subclass may discard the worker."""
+
+    def start(self) -> Worker:
         """One more worker, which the caller closes."""
         wanted = environment(self.device, self._environment)
         if self._server is None or not self._server.serves(self.device, wanted):

@@ -50,6 +50,8 @@ class WorkerProcess(Child):
     `memory_bytes` limits the host memory of the worker and of all that it starts; None allows most of the free memory.
     """
 
+    spent = False
+
     def __init__(self, server: ForkServer, environment: Mapping[str, str], memory_bytes: int | None = None) -> None:
         free = hardware.free_host_bytes()
         memory_bytes = memory_bytes or (None if free is None else int(MEMORY_SHARE * free))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable
 from typing import BinaryIO
 
 from suite import frameworks
@@ -21,6 +22,7 @@ from suite.worker.protocol import (
     Ready,
     Reply,
     Request,
+    Started,
     TimeExternalRequest,
     TimeRequest,
     TimingFailed,
@@ -32,8 +34,13 @@ from suite.worker.session import Session
 getpid, leave = os.getpid, os._exit  # bound before a kernel can replace them
 
 
-def serve(device: Device, requests: BinaryIO, events: BinaryIO, fork_server: ExternalForkServer) -> None:
-    """Answer one request a line until `requests` ends. A process that a kernel forks neither reads nor answers."""
+def serve(
+    device: Device, requests: BinaryIO, events: BinaryIO, make_session: Callable[[Callable[[Started], None]], Session]
+) -> None:
+    """Answer one request a line until `requests` ends. A process that a kernel forks neither reads nor answers.
+
+    `make_session` is called with the function that sends events, once the first request has come.
+    """
     own, number = getpid(), 0
 
     def close_in_child() -> None:
@@ -54,7 +61,7 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO, fork_server: Ext
         if not isinstance(request, Request):
             raise ProtocolError(f"{type(request).__name__} is no request")
         try:
-            session = session or Session(device, send, fork_server)
+            session = session or make_session(send)
             reply = session.handle(request)
         except Exception as error:  # a failure of one implementation costs one row
             traceback.print_exc()
@@ -83,4 +90,4 @@ def run(device: Device, requests_end: int, events_end: int) -> None:
         frameworks.get(name).prepare(device)
     fork_server = ExternalForkServer(device, fork_here=True)
     with os.fdopen(requests_end, "rb") as requests, os.fdopen(events_end, "wb") as events:
-        serve(device, requests, events, fork_server)
+        serve(device, requests, events, lambda send: Session(device, send, fork_server))

@@ -10,6 +10,7 @@ attributed to the implementation that `Started` names.
     request                             replies
     CheckRequest                        CheckReply, Failed
     TimeRequest, TimeExternalRequest    TimeReply, TimingFailed
+    SustainRequest                      SustainReply, Failed
     ProbeRequest                        ProbeReply, Failed
     TuneRequest                         TuneReply, Failed
     DescribeRequest                     DescribeReply, Failed
@@ -86,6 +87,15 @@ class TimeRequest:
     transfers: bool
     max_noise: float = MAX_NOISE
     least: Least = NOTHING_MORE
+
+
+@dataclass(frozen=True)
+class SustainRequest:
+    """Measure one implementation of the tree under a steady load. It agrees, and has a device time."""
+
+    case: Case
+    implementation: str
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -215,7 +225,6 @@ class TimingColumns:
     kernels_run: str = ""
     kernel_details: str = ""
     occupancy: float | None = None
-    joules: float | None = None
     clock_sm_mhz: float | None = None
     clock_of_max: float | None = None
     temperature_c: float | None = None
@@ -236,6 +245,13 @@ class TimeReply:
     """The times by implementation name: one entry for each implementation of the request."""
 
     timings: Mapping[str, TimingColumns]
+
+
+@dataclass(frozen=True)
+class SustainReply:
+    """The numbers of one implementation under a steady load, by the names of the columns of `Row`."""
+
+    columns: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -301,13 +317,23 @@ Request = (
     | ProbeRequest
     | TimeRequest
     | TimeExternalRequest
+    | SustainRequest
     | TuneRequest
     | BuildRequest
     | DescribeRequest
     | PeaksRequest
 )
 Reply = (
-    CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | PeaksReply | Failed
+    CheckReply
+    | ProbeReply
+    | TimeReply
+    | TimingFailed
+    | SustainReply
+    | TuneReply
+    | BuildReply
+    | DescribeReply
+    | PeaksReply
+    | Failed
 )
 
 
@@ -324,6 +350,7 @@ REPLIES: Mapping[type, tuple[type, ...]] = {
     ProbeRequest: (ProbeReply, Failed),
     TimeRequest: (TimeReply, TimingFailed),
     TimeExternalRequest: (TimeReply, TimingFailed),
+    SustainRequest: (SustainReply, Failed),
     TuneRequest: (TuneReply, Failed),
     BuildRequest: (BuildReply, Failed),
     DescribeRequest: (DescribeReply, Failed),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from suite.worker.protocol import CheckReply, ProbeReply, TimingColumns
 
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
+    from suite.checking.problem import Problem
     from suite.checking.telling_cases import ProbeResult
     from suite.numerics.weak_bound import WeakBound
     from suite.timing import Timing
@@ -40,6 +42,22 @@ def checked_reply(
     if weak is not None:
         columns |= {"weak_bound": weak.share, "weakness": f"weak bound: {weak.reason}"}
     return CheckReply(**columns, config=config, compile_cache=compile_cache)
+
+
+def disturbing(columns: TimingColumns, disturbance: str) -> TimingColumns:
+    """The columns of a user's file that disturbs the vendor's implementation beside it: ratios mean nothing."""
+    remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {disturbance}")))
+    return replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)
+
+
+def with_transfers(columns: Mapping[str, TimingColumns], problem: Problem) -> dict[str, TimingColumns]:
+    """The columns of each implementation, with the times of copies of the problem's inputs and result."""
+    from suite import timing
+
+    copies: dict[str, Any] = timing.transfers(
+        problem.draws[0], problem.output_shape, problem.output_dtype, problem.device
+    )
+    return {name: replace(each, **copies) for name, each in columns.items()}
 
 
 def timing_columns(timing: Timing, peak_bytes: int | None, device_type: str, judged: int = 0) -> TimingColumns:

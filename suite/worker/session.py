@@ -36,6 +36,8 @@ from suite.worker.protocol import (
     ProbeRequest,
     Reply,
     Request,
+    SustainReply,
+    SustainRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -43,10 +45,12 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
-from suite.worker.replies import checked_reply, declined_note, probe_reply, timing_columns
+from suite.worker.replies import checked_reply, declined_note, disturbing, probe_reply, timing_columns, with_transfers
+from suite.worker.timed_call import timed_call
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
+    from suite.checking.repeats import Duration
     from suite.checking.timed_inputs import TimedInputs
     from suite.external.fork_server import ExternalForkServer
     from suite.timing import Timing
@@ -96,6 +100,8 @@ class Session:
                 return self.time(request)
             case TimeExternalRequest():
                 return self.time_external(request)
+            case SustainRequest():
+                return self._sustain(request.implementation, request)
             case TuneRequest():
                 return self.tune(request)
             case BuildRequest():
@@ -149,7 +155,7 @@ class Session:
                 implementation.adapter,
                 problem,
                 claims_determinism=implementation.deterministic,
-                repeats=CHECKED,
+                repeats=self.repeats(CHECKED),
                 on_phase=lambda phase: self._report(name, phase),
             )
         except NotImplementedError as error:
@@ -179,7 +185,7 @@ class Session:
                 lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
-                Duration(TELLING_S / max(len(problems), 1)),
+                self.repeats(Duration(TELLING_S / max(len(problems), 1))),
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
         return probe_reply(result)
@@ -193,8 +199,9 @@ class Session:
         if any(each[:4] != key for each in self._telling):
             self._telling.clear()
         if (*key, first) not in self._telling:
-            cases = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
-            self._telling[*key, first] = Problems(cases, seed, self.torch_device)
+            found = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
+            cases = {name: replace(each, ranks=case.ranks) for name, each in found.items()}
+            self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
         return self._telling[*key, first]
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
@@ -229,7 +236,7 @@ class Session:
         result = self.external.probe(reference, problems, repeats, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":
             cases = ops.operation(request.case).large_cases(request.case.dtype, request.case.precision)
-            large = Problems(cases, request.seed, self.torch_device)
+            large = Problems(cases, lambda case: self.make_problem(case, request.seed))
             result = result.then(self.external.probe(reference, large, Duration(), request.timeout_s))
         reply = probe_reply(result)
         return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
@@ -241,10 +248,8 @@ class Session:
         if wrong:
             name = next(iter(wrong))
             return TimingFailed("wrong", wrong[name], name, wrong)
-        columns = {
-            name: timing_columns(timings[name], peak_bytes[name], self.device.type, inputs.judged[name])
-            for name in timings
-        }
+        where, judged = self.device.type, inputs.judged
+        columns = {name: timing_columns(timings[name], peak_bytes[name], where, judged[name]) for name in timings}
         return self._with_transfers(columns, request)
 
     def _time_local(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], TimedInputs]:
@@ -268,8 +273,7 @@ class Session:
             adapter = bound.implementation.adapter
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
-            vendor = bound.implementation.vendor is not None
-            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor, capture=adapter.capture))
+            calls.append(timed_call(bound, problem))
 
         def rebind() -> None:
             for bound in bound_calls.values():
@@ -277,16 +281,14 @@ class Session:
 
         adapters = {name: bound.implementation.adapter for name, bound in bound_calls.items()}
         inputs = TimedInputs(problem, LocalResults(problem, adapters), rebind)
+        how: dict[str, Any] = {"cache": request.cache, "max_noise": request.max_noise, "least": request.least}
         timings = timing.measure(
             calls,
             device=self.torch_device,
-            cache=request.cache,
             budget_s=BUDGETS_S[self.device.type],
-            max_noise=request.max_noise,
-            least=request.least,
-            energy=True,
             inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
+            **how,
         )
         if not inputs.rounds:
             self._round_without_times(bound_calls, inputs)
@@ -301,37 +303,33 @@ class Session:
         found = time_file(self.external, request, problem, target(self.torch_device), partial(self._vendor_us, request))
         if isinstance(found, NotTimed):
             name = request.implementation.name
-            return TimingFailed(
-                found.status, found.reason, name, {name: found.reason} if found.status == "wrong" else {}
-            )
+            wrong = {name: found.reason} if found.status == "wrong" else {}
+            return TimingFailed(found.status, found.reason, name, wrong)
         columns = timing_columns(found.timing, found.peak_bytes, self.device.type, found.judged)
-        if found.disturbance:
-            remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
-            columns = replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)
+        columns = disturbing(columns, found.disturbance) if found.disturbance else columns
         return self._with_transfers({request.implementation.name: columns}, request)
 
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
-        here = TimeRequest(
-            request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise, request.least
-        )
-        timing = self._time_local(here)[0][request.vendor]
+        how = (request.seed, request.cache, False, request.max_noise, request.least)
+        timing = self._time_local(TimeRequest(request.case, (request.vendor,), *how))[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
     def _with_transfers(
         self, columns: dict[str, TimingColumns], request: TimeRequest | TimeExternalRequest
     ) -> TimeReply:
         """Add the times of copies to and from the device, if the request asks for them."""
-        from suite import timing
-
         if request.transfers:
             self._report(None, Phase.PREPARING)
-            problem = self.hold(request.case, request.seed)
-            copies: dict[str, Any] = timing.transfers(
-                problem.draws[0], problem.output_shape, problem.output_dtype, self.torch_device
-            )
-            columns = {name: replace(each, **copies) for name, each in columns.items()}
+            columns = with_transfers(columns, self.hold(request.case, request.seed))
         return TimeReply(columns)
+
+    def _sustain(self, name: str, request: SustainRequest) -> SustainReply:
+        from suite.worker.steady_load import steady_load
+
+        self._report(name, Phase.PREPARING)
+        problem, on_progress = self.hold(request.case, request.seed), partial(self._report, name, Phase.TIMED_CALL)
+        return SustainReply(vars(steady_load(self._find(name, request.case), problem, on_progress)))
 
     def tune(self, request: TuneRequest) -> TuneReply | Failed:
         """Search the configurations of one implementation for the fastest that agrees."""
@@ -360,13 +358,20 @@ class Session:
 
     def hold(self, case: Case, seed: int) -> Problem:
         """The problem of a case. Its inputs are made anew unless the previous request had the same case and seed."""
-        from suite.checking.problem import Problem
-
         if self.problem is None or self._key != (case, seed):
             self._release()
-            self.problem = Problem(case, seed, self.torch_device)
+            self.problem = self.make_problem(case, seed)
             self._key = (case, seed)
         return self.problem
+
+    def make_problem(self, case: Case, seed: int) -> Problem:
+        from suite.checking.problem import Problem
+
+        return Problem(case, seed, self.torch_device)
+
+    def repeats(self, duration: Duration) -> Duration:
+        """The time for which a checked call is repeated here."""
+        return duration
 
     def _release(self) -> None:
         import torch

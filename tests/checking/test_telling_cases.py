@@ -30,7 +30,7 @@ def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
     if (operation, dtype) not in PROBLEMS:
         op = ops.get(operation)
         cases = op.telling_cases(dtype, op.precisions(dtype)[0])
-        PROBLEMS[operation, dtype] = Problems(cases, 0, CPU)
+        PROBLEMS[operation, dtype] = Problems(cases, lambda case: Problem(case, 0, CPU))
     return PROBLEMS[operation, dtype]
 
 

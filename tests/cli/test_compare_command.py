@@ -26,6 +26,7 @@ def test_compare_writes_table_and_environment_and_exits_0(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--op", "matmul", "--shape", SQUARE, "--impl", "torch", "--impl", "numpy", "--device", "cpu", "--json"]
+    arguments += ["--sustained", "none"]
     assert call(monkeypatch, "compare", *arguments, "--out", str(tmp_path)) == 0
     document = json.loads(capsys.readouterr().out)
     rows = {(row["implementation"], row["dtype"], row["precision"]): row for row in document["rows"]}
@@ -72,6 +73,7 @@ def test_a_wrong_row_exits_1_and_is_not_timed(monkeypatch: pytest.MonkeyPatch, t
     (faults / "wrong.py").write_text("def vector_add(a, b):\n    return a - b\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(faults))
     arguments = ["--op", "vector_add", "--shape", "N=100", "--dtype", "float32", "--impl", "torch", "--impl", "numpy"]
+    arguments += ["--sustained", "none"]
     assert call(monkeypatch, "compare", *arguments, "--device", "cpu", "--out", str(tmp_path / "out")) == 1
     with (tmp_path / "out" / "vector_add.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["implementation"]: row for row in csv.DictReader(file)}
@@ -112,6 +114,7 @@ def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
         "float32",
     ]
     command += ["--impl", "torch", "--impl", "numpy", "--device", "cpu", "--out", str(tmp_path), "--max-noise", "1000"]
+    command += ["--sustained", "none"]
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "LINES": "50"}
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment) as process:

@@ -111,3 +111,10 @@ def test_a_file_gets_120_columns_or_as_many_as_columns_says(
     assert 60 < max(map(len, wide)) <= 120
     assert max(map(len, narrow)) <= 60
     assert len(narrow) > len(wide)
+
+
+def test_a_pipe_hears_of_builds_before_the_first_case(capsys: pytest.CaptureFixture[str]) -> None:
+    console = RunConsole(NoResults(), tables=False)  # type: ignore[arg-type]
+    console.step(Step("all", "", "building 12 kernels ahead, 2 at a time", 0, 3))
+    console.step(Step("vector_add", "N=64", "checking", 0, 3))
+    assert capsys.readouterr().err.endswith("s] building 12 kernels ahead, 2 at a time\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ import time
 import pytest
 from commands import call
 
+from cuda_ref.build import rewrite
 from suite import ops
 from suite.core.paths import ROOT
 from suite.implementations import builtin
@@ -45,6 +47,25 @@ def test_list_takes_operations_by_name_and_pattern(
     assert "cuda/atomics" in text
     assert "matmul" not in text
     assert "(sum)" in text, "its telling cases"
+
+
+def test_list_of_a_named_operation_has_the_signatures_of_your_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "list", "--device", "cpu", "--json") == 0
+    signatures = json.loads(capsys.readouterr().out)["signatures"]
+    assert set(signatures) == set(ops.names())
+    for name, each in signatures.items():
+        assert call(monkeypatch, "list", name, "--device", "cpu") == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"--with .py: {each['.py']}" in text
+        assert ast.parse(f"def {each['.py']}: ...")
+        source = ROOT / "cuda_ref" / name / f"{name}.cu"
+        assert (f"--with .cu: {each['.cu']}" in text) == bool(each[".cu"]) == source.is_file()
+        if each[".cu"]:
+            assert rewrite.parameters(each[".cu"], name) == rewrite.parameters(source.read_text("utf-8"), name)
+    assert call(monkeypatch, "list", "--device", "cpu") == 0
+    assert "--with .py" not in capsys.readouterr().out
 
 
 def test_list_refuses_an_unknown_operation_and_names_the_nearest(

@@ -32,7 +32,7 @@ def documented(option: str) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--reference scaled_softmax", "--reference swiglu", "--kernelbench gated"])
+@pytest.mark.parametrize("option", ["--reference scaled_softmax", "--kernelbench gated"])
 def test_the_documented_commands_say_what_the_page_says(
     option: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

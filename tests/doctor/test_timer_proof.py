@@ -45,7 +45,7 @@ def prove(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> list[ProofRow]:
         if title in ("coldness: the reference", "coldness", "overlap", "graph"):
             continue
         group = make()
-        timings |= Measurement(group.calls, machine, group.cache).measure(0.05, 0.005, False)  # type: ignore[arg-type]
+        timings |= Measurement(group.calls, machine, group.cache).measure(0.05, 0.005)  # type: ignore[arg-type]
         rows += [checks.judge(each, timings) for each in group.checks]
     return rows
 

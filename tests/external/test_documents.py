@@ -1,4 +1,4 @@
-"""docs/own_kernels.md and docs/first_kernel.md: signatures are those of the tree, and their kernels run as they say."""
+"""docs/own_kernels.md and docs/first_kernel.md: `list` prints their signatures, their kernels run as they say."""
 
 from __future__ import annotations
 
@@ -9,64 +9,32 @@ from typing import Any
 
 import pytest
 import torch
+from commands import call
 from external_files import CPU, check, external, status, write
 
 import suite
-from cuda_ref.build import rewrite as _rewrite
 from cuda_ref.build.compiler import missing
 from suite import ops
 from suite.core.paths import ROOT
-from suite.external.implementation import signature
 from suite.worker.pool import Pool
-from validation import readme_table
 
 FIRST, DOCUMENT = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("first_kernel.md", "own_kernels.md"))
 TEMPLATES, _, RULES = DOCUMENT.partition("## A .py file")
 RULES, _, PUBLIC = RULES.partition("## Public kernels")
 
 
-PUBLISHED = {case[0] for case in readme_table.CASES}
-"""Operations of the README's table. A new operation may be documented later."""
-
-
-def source_of(operation: str) -> Path:
-    """The plain CUDA kernel of an operation; `multi_head_attention` has none."""
-    return ROOT / "cuda_ref" / operation / f"{operation}.cu"
-
-
 def blocks(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def fenced(language: str) -> str:
-    return "\n".join(blocks(language, RULES))
-
-
-def normal(signature: str) -> str:
-    return " ".join(signature.split()).replace("( ", "(")
-
-
-def test_the_documented_launchers_are_those_of_the_tree() -> None:
-    documented = fenced("cuda")
-    launchers = set(_rewrite.launchers(documented))
-    assert launchers <= set(ops.names())
-    assert launchers >= {name for name in PUBLISHED if source_of(name).exists()}
-    for name in launchers:
-        source = source_of(name).read_text(encoding="utf-8")
-        ours, theirs = (re.search(rf'extern "C" int {name}\(([^)]*)\)', text) for text in (source, documented))
-        assert ours is not None
-        assert theirs is not None
-        assert normal(theirs[1]) == normal(ours[1])
-        assert _rewrite.parameters(documented, name) == _rewrite.parameters(source, name)
-
-
-def test_the_documented_functions_are_those_of_the_tree() -> None:
-    documented = {line.partition("(")[0]: line for line in fenced("python").splitlines() if line}
-    assert set(ops.names()) >= set(documented) >= PUBLISHED
-    for name, line in documented.items():
-        assert ast.dump(ast.parse(line.replace("*, ", ""))) == ast.dump(
-            ast.parse(signature(ops.get(name)).replace("*, ", ""))
-        )
+def test_the_printed_signatures_are_those_of_the_tree(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = re.findall(r"--with \.(?:py|cu): [^`]+", RULES)
+    assert len(printed) == 2
+    assert call(monkeypatch, "list", "matmul", "sigmoid", "--device", "cpu") == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert not [each for each in printed if " ".join(each.split()) not in listed]
 
 
 @pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")

@@ -13,6 +13,7 @@ from suite.external import host_timing
 from suite.external import protocol as p
 from suite.external.host_timing import HostRecorder, HostResults, empty_sample_ns
 from suite.external.process import RaisedError, call_ns
+from suite.timing.recorder import Sample
 
 
 class Case:
@@ -48,7 +49,7 @@ def test_a_sample_runs_while_the_inputs_cannot_be_seen_before_and_ends_with_its_
     case.result.fill_(9)  # after the sample
     recorder.stop()
     assert case.log == ["stop", "prepare", p.Sample("it"), "stop", "awake"]
-    assert recorder.collect() == [("it", 2.0, None)]
+    assert recorder.collect() == [Sample("it", 2.0, None)]
     assert recorder.collect() == []
     assert torch.equal(results.latest("it", None), torch.full((3,), 3.0))
 

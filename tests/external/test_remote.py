@@ -48,7 +48,7 @@ class ScriptedProcess:
 
 def recorder(process: ScriptedProcess) -> tuple[RemoteRecorder, RemoteResults]:
     results = RemoteResults(None, ["it"])  # type: ignore[arg-type]
-    return RemoteRecorder(process, results), results  # type: ignore[arg-type]
+    return RemoteRecorder(process, results, "it", idle_before=True, idle_after=True), results  # type: ignore[arg-type]
 
 
 def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
@@ -61,6 +61,31 @@ def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
     assert [(first.us, len(first.activities or ())), (last.us, len(last.activities or ()))] == [(1.5, 2), (1.6, 1)]
     assert list(last.activities or ()) == [ACTIVITY]
     assert (last.activities or ())[:1] == [ACTIVITY]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (True, True, [2.0, 100.0, 1.0 + 10 + 30 + 0.5, 5.0 + 0.25]),
+        (False, True, [2.0, 100.0, 1.5, 5.25]),
+        (True, False, [2.0, 100.0, 41.0, 5.0]),
+    ],
+    ids=["idle", "renews its inputs", "converts its results"],
+)
+def test_a_file_is_charged_with_its_work_before_and_after_calls(
+    before: bool, after: bool, expected: list[float]
+) -> None:
+    """Also with work beside another call of the round, in which the inputs were there already."""
+    taken = (
+        p.Recorded("it", 2.0, 1),
+        p.Recorded("torch", 100.0, 1, before_us=10.0, after_us=7.0),
+        p.Recorded("it", 1.0, 1, before_us=30.0, after_us=0.5),
+        p.Recorded("it", 5.0, 1, after_us=0.25),
+    )
+    latest = (p.Latest("it", ()), p.Latest("torch", ()))
+    process = ScriptedProcess(p.Collected(taken, latest))
+    recorder = RemoteRecorder(process, None, "it", idle_before=before, idle_after=after)  # type: ignore[arg-type]
+    assert [each.us for each in recorder.collect()] == expected
 
 
 @pytest.mark.parametrize(

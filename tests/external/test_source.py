@@ -46,7 +46,7 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
         CUDA_FILE.replace("int64_t dtype", "float dtype"),
         "int64_t, float), and must take (pointer",
     ),
-    "cu_line": ("k.cu", CUDA_FILE.replace("int64_t dtype, ", ""), "see docs/own_kernels.md (k.cu:9)"),
+    "cu_line": ("k.cu", CUDA_FILE.replace("int64_t dtype, ", ""), "see `list vector_add` (k.cu:9)"),
     "cu_no_record": ("k.cu", CUDA_FILE.replace(", LaunchRecord* record", ""), "LaunchRecord* record) (k.cu:9)"),
     "cu_not_utf8": ("k.cu", b"//\n// \xff\n" + CUDA_FILE.encode(), "UnicodeDecodeError: not UTF-8 (k.cu:2)"),
     "cu_requires": ("k.cu", "// requires: hopper\n" + CUDA_FILE, "requires: an architecture such as sm_80"),

@@ -83,6 +83,11 @@ class Machine:
         return None
 
     # the interface of a recorder
+    cache_bytes = 50_000_000
+
+    def kept_cache(self) -> str:
+        return ""
+
     def recorder(self) -> Machine:
         return self
 

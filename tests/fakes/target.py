@@ -35,6 +35,11 @@ class FakeTarget:
         self.recorded_evictions += self.live
         self.now += 50_000
 
+    cache_bytes = 50_000_000
+
+    def kept_cache(self) -> str:
+        return ""
+
     def recorder(self) -> FakeTarget:
         if self.unavailable:
             raise NoRecorderError(self.unavailable)

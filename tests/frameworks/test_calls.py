@@ -36,5 +36,6 @@ def test_a_captured_call_is_replayed_as_often_as_it_was_issued() -> None:
 def test_a_call_that_waits_cannot_be_captured() -> None:
     x = torch.ones(4, device="cuda")
     assert frameworks.get("torch").capture(lambda: x.sum().item(), 2) is None
+    assert torch.rand(2, device="cuda").shape == (2,)  # torch alone refuses random numbers after such a capture
     assert (x + 1).tolist() == [2.0] * 4
     assert frameworks.get("numpy").capture(lambda: None, 2) is None

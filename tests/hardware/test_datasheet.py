@@ -92,3 +92,14 @@ def test_no_limit_without_a_cited_rate() -> None:
 )
 def test_slug(name: str, slug: str) -> None:
     assert hardware.device_slug(name) == slug
+
+
+@pytest.mark.parametrize("entry", [each for each in PEAKS if each.flops_per_cycle], ids=lambda each: each.product)
+def test_rates_per_cycle_give_the_cited_rates_at_one_clock_of_the_product(entry: hardware.Peaks) -> None:
+    """Some datasheets cite float32 at a higher clock than the tensor cores."""
+    clocks = {name: entry.tflops[name] * 1e6 / flops for name, flops in entry.flops_per_cycle.items()}
+    assert set(clocks) == set(entry.tflops)
+    assert all(1300 < clock < 2600 for clock in clocks.values()), clocks
+    tensor = [clock for name, clock in clocks.items() if name != "fp32"]
+    assert max(tensor) / min(tensor) < 1.015, clocks
+    assert clocks["fp32"] / min(tensor) < 1.10, clocks

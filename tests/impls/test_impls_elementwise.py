@@ -92,5 +92,5 @@ def test_sigmoid_of_any_shape(sigmoid: Implementation, shape: tuple[int, ...]) -
 
 
 def test_sigmoid_names_the_dtype(sigmoid: Implementation) -> None:
-    with pytest.raises(ValueError, match=r"sigmoid: x must be float32, float16 or bfloat16; got int32"):
+    with pytest.raises(ValueError, match=r"sigmoid: x must be float32, float16, bfloat16 or float64; got int32"):
         sigmoid(normal(4).int())

@@ -28,6 +28,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "contract.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
+    "symmetric.py": ("cuda_ref", "triton_kernels"),
     "autograd.py": ("cuda_ref", "triton_kernels"),
 }
 OWN_JAX = ("jax/pallas", "jax/elements", "jax/auto")
@@ -90,5 +91,6 @@ def test_a_vendors_kernels_and_their_device_are_declared(implementation: Impleme
     ours = implementation.framework == "numpy" or implementation.name in OWN_JAX
     assert ((implementation.vendor is not None) != (implementation.peer is not None)) != ours
     variant = implementation.name.partition("/")[2]
-    requires = "cuda" if variant in ("cudnn", "compile") else "sm_90" if implementation.name in OWN_JAX else None
+    on_gpus = variant in ("cudnn", "compile") or variant.startswith("symm_")
+    requires = "cuda" if on_gpus else "sm_90" if implementation.name in OWN_JAX else None
     assert implementation.peer is not None or implementation.requires == requires

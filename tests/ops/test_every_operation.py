@@ -89,7 +89,7 @@ def test_a_family_is_one_line_and_draws_what_its_cases_say(name: str, family: st
         drawn, again, other = (op.make_inputs(case, seed, CPU) for seed in (1, 1, 2))
         operands = drawn[: len(op.operands(case))]
         assert tuple(x.shape for x in operands) == op.operands(case)
-        assert {x.dtype for x in operands} == {getattr(torch, case.dtype)}
+        assert tuple(x.dtype for x in operands) == tuple(getattr(torch, each) for each in op.operand_dtypes(case))
         assert all((x.dtype, x.shape) == (torch.float32, ()) for x in drawn[len(operands) :])
         drawn, again, other = (tuple(x.double().nan_to_num(7.0) for x in each) for each in (drawn, again, other))
         assert all(torch.equal(x, y) for x, y in zip(drawn, again, strict=True))
@@ -122,7 +122,7 @@ def test_a_random_shape_is_valid(name: str) -> None:
 @each_operation
 def test_every_operation_has_one_implementation_of_each_framework(name: str) -> None:
     names = [implementation.name for implementation in builtin.implementations(name)]
-    assert set(frameworks.names()) <= set(names)
+    assert set(frameworks.names()) - ({"numpy"} if ops.over_ranks(name) else set()) <= set(names)
     assert len(set(names)) == len(names)
 
 

@@ -18,7 +18,7 @@ from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 
-FRAMEWORKS = ("triton", "cuda")
+FRAMEWORKS, DTYPES = ("triton", "cuda"), ("bfloat16", "float32")
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "matrix_add": [(64, 64), (1000, 1003), (3, 20000)],
     "sigmoid": [(100000,)],
@@ -108,17 +108,18 @@ def own_kernels(module: str) -> str:
 
 @pytest.mark.gpu
 @pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("operation", SHAPES)
-def test_rows_name_the_kernels_that_run(operation: str) -> None:
+def test_rows_name_the_kernels_that_run(operation: str, dtype: str) -> None:
     """Lines without a `config` run kernels of their own files, and of the lines that they import."""
     wrong = {}
-    tuned: set[tuple[str, str]] = set()
-    for case in cases(operation):
+    tuned: set[str] = set()
+    for case in cases(operation, dtype):
         op = ops.operation(case)
         inputs, arguments = op.make_inputs(case, 0, torch.device("cuda")), op.arguments(case)
         for each in ours(operation):
             call = partial(each.function(), *inputs, **arguments)
-            known = (each.name, case.dtype) in tuned
+            known = each.name in tuned
             try:
                 with each.adapter.without_tuning(each.load()) if known else nullcontext():
                     ran = kernels_of_warm_call(call)
@@ -126,14 +127,14 @@ def test_rows_name_the_kernels_that_run(operation: str) -> None:
                 continue
             except OutOfResources:  # the configuration of a smaller head dimension needs more shared memory in this one
                 ran = kernels_of_warm_call(call)
-            tuned.add((each.name, case.dtype))
+            tuned.add(each.name)
             if hasattr(each.load(), "config"):
                 found = unexplained(config := each.configuration(inputs, arguments), ran)
             else:
                 config, text = "", own_kernels(each.module)
                 found = [name for name in ran if function_name(name) not in text]
             if found:
-                wrong[each.name, case.label, case.dtype] = (config, ran, found)
+                wrong[each.name, case.label] = (config, ran, found)
     assert wrong == {}
 
 
@@ -142,15 +143,14 @@ def function_name(kernel: str) -> str:
     return re.sub(r"[<(].*", "", kernel).split()[-1]
 
 
-def cases(operation: str) -> Iterator[Case]:
-    """Each shape in two dtypes, float32 in tf32 where that exists, with the first and the last of the options."""
+def cases(operation: str, dtype: str) -> Iterator[Case]:
+    """Each shape, float32 in tf32 where that exists, with the first and the last of the options."""
     op = ops.get(operation)
     every = {option.name: option.values for option in op.options}
-    for dtype in ("bfloat16", "float32"):
-        for shape in SHAPES[operation]:
-            options = list(op.option_combinations(dtype, every))
-            for chosen in options if len(options) == 1 else (options[0], options[-1]):
-                yield op.case(shape, dtype, op.precisions(dtype)[-1], **chosen)
+    options = list(op.option_combinations(dtype, every))
+    for shape in SHAPES[operation]:
+        for chosen in options if len(options) == 1 else (options[0], options[-1]):
+            yield op.case(shape, dtype, op.precisions(dtype)[-1], **chosen)
 
 
 def test_every_operation_with_a_chooser_is_in_the_grid() -> None:

@@ -97,7 +97,7 @@ def problems(draw: st.DrawFn, op: Operation) -> tuple[Case, tuple[Layout, ...], 
 
 
 def implementations() -> list[object]:
-    found = [each for name in ops.names() for each in builtin.implementations(name) if each.peer is None]
+    found = [each for name in ops.alone() for each in builtin.implementations(name) if each.peer is None]
     return [pytest.param(each, id=f"{each.operation}-{each.name}") for each in found]
 
 

@@ -9,7 +9,8 @@ from diff.rows import folder
 from report.rows import RECORD, failed, row, run_of, square
 
 from suite.report.findings import findings
-from suite.report.load import load_runs
+from suite.report.load import Run, load_runs
+from suite.report.markdown import markdown
 from suite.results.row import Row
 
 
@@ -103,3 +104,49 @@ def test_two_runs_are_compared_by_the_rows_that_both_have(tmp_path: Path) -> Non
         "NVIDIA H100 80GB HBM3 is 0.500 times as fast as NVIDIA H200: the median over 4 "
     )
     assert all(finding.sentence.startswith("NVIDIA H") for finding in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("under_load", "sentence"),
+    [
+        (
+            (150.0, 140.0),
+            "Calls back to back have another order. matmul M=1024,N=1024,K=1024 bfloat16: the order differs",
+        ),
+        ((140.0, 150.0), "In none of 1 cases do calls back to back have another order than single calls."),
+    ],
+)
+def test_another_order_under_load_is_named(tmp_path: Path, under_load: tuple[float, float], sentence: str) -> None:
+    rows = square()
+    for each, us in zip(sorted(rows, key=lambda row: row.device_us or 0), under_load, strict=False):
+        each.sustained_us, each.sustained_us_low, each.sustained_us_high = us, us * 0.999, us * 1.001
+    assert any(text.startswith(sentence) for text in sentences(tmp_path, rows))
+
+
+def cards(tmp_path: Path, other_speeds: dict[str, float], **values: float) -> list[Run]:
+    """The same case on two cards: `torch` 1.0 and `triton` 1.05 on the first, `other_speeds` on the second."""
+    other = {**RECORD, "device": {**RECORD["device"], "name": "NVIDIA H100 80GB HBM3"}}
+    first = [row("torch", 1.0), row("triton", 1.05, of_limit=0.8)]
+    second = [row(name, speed, **values) for name, speed in other_speeds.items()]
+    return load_runs([folder(tmp_path / "a", first, RECORD), folder(tmp_path / "b", second, other)])
+
+
+def test_a_case_with_another_winner_on_another_card_is_named(tmp_path: Path) -> None:
+    runs = cards(tmp_path, {"torch": 1.0, "triton": 0.9}, of_limit=0.6)
+    (text,) = [each.sentence for each in findings(runs) if "another winner" in each.sentence]
+    assert text == (
+        "NVIDIA H100 80GB HBM3 has another winner than NVIDIA H200 in 1 of 1 cases: matmul M=1024,N=1024,K=1024 "
+        "bfloat16, triton (1.050 times as fast) on NVIDIA H200 and torch (1.111 times) on NVIDIA H100 80GB HBM3."
+    )
+    page = markdown(runs, [], tmp_path)
+    assert "## NVIDIA H100 80GB HBM3 against NVIDIA H200" in page
+    cells = [
+        cell.strip() for cell in next(line for line in page.splitlines() if line.startswith("| matmul")).split("|")
+    ]
+    assert cells[1:-1] == ["matmul", "2", "0.929", "0.857", "1.000", "0.75", "0.60", "1"]
+
+
+@pytest.mark.parametrize("speeds", [{"torch": 1.0, "triton": 1.02}, {"torch": 1.0, "triton": 1.0}])
+def test_no_winner_changes_where_it_stays_or_intervals_overlap(tmp_path: Path, speeds: dict[str, float]) -> None:
+    texts = [each.sentence for each in findings(cards(tmp_path, speeds))]
+    assert any("another winner than NVIDIA H200 in 0 of 1 cases." in text for text in texts)

@@ -101,3 +101,23 @@ def test_a_whole_program_is_transfers_and_call() -> None:
     found = row(latency_us=805.0, **copies)
     found.fill(rates(found, ADD, CASE, H200))
     assert (found.program_us, found.program_pinned_us) == (955.0, None)
+
+
+def test_a_lower_clock_lowers_the_limit_of_arithmetic_and_not_that_of_memory() -> None:
+    matmul = ops.get("matmul")
+    case = matmul.case((4096, 4096, 4096), "bfloat16")
+    timed = Row("matmul", case.label, "bfloat16", "ieee", "torch", cache="cold", device_us=180.0, clock_sm_mhz=1830.0)
+    loaded = replace(timed, sustained_us=220.0, sustained_clock_mhz=1300.0)
+    found = rates(loaded, matmul, case, H200)
+    assert found["of_limit_at_clock"] == pytest.approx(found["of_limit"], rel=2e-3), "the datasheet's rate is at 1830"
+    assert found["sustained_of_limit"] == pytest.approx(found["of_limit"] * 180 / 220)
+    assert found["sustained_of_limit_at_clock"] == pytest.approx(found["sustained_of_limit"] * 1830 / 1300, rel=2e-3)
+    added = rates(row(device_us=730.0, clock_sm_mhz=900.0), ADD, CASE, H200)
+    assert added["of_limit_at_clock"] == added["of_limit"]
+
+
+def test_without_a_datasheet_or_a_clock_there_is_no_limit_at_a_clock() -> None:
+    known = {"of_limit_at_clock", "sustained_of_limit_at_clock"}
+    assert not known & rates(row(device_us=730.0, sustained_us=730.0), ADD, CASE, H200).keys()
+    loaded = row(device_us=1e6, sustained_us=1e6, clock_sm_mhz=900.0, sustained_clock_mhz=900.0)
+    assert not known & rates(loaded, ADD, CASE, "a card of tomorrow").keys()

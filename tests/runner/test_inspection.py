@@ -125,6 +125,23 @@ def test_code_that_cannot_be_written_is_no_failure_of_the_row(
     assert (row.status, row.code) == (Status.OK, "none: no cuobjdump")
 
 
+def test_calls_are_counted_on_a_cpu_in_a_small_case(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Once] = []
+
+    def count(once: Once, timeout_s: float) -> dict[str, Any]:
+        asked.append(once)
+        if once.implementation == "triton":
+            raise OnceError("too many steps")
+        return {"count_loads": 6252}
+
+    monkeypatch.setattr(child, "counts", count)
+    names = ("cuda", "triton", "torch")
+    rows = {row.implementation: row for row in compare(answer, names=names, counted=True, timed=False)}
+    assert [(once.device.type, once.case.label) for once in asked] == [("cpu", "N=100003")]
+    assert (rows["cuda"].count_loads, rows["cuda"].counted) == (6252, "N=100003 float32")
+    assert rows["torch"].counted == "none: torch runs the kernels of a library or of a compiler"
+
+
 @pytest.mark.parametrize(
     ("profiler", "options", "reason"),
     [

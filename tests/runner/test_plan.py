@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,9 +27,19 @@ def cases(*operations: str, device: Device = CPU, available_bytes: int | None = 
 def test_without_filters_the_operations_default_cases_run() -> None:
     for name in ops.names():
         for device in (CPU, GPU):
-            assert cases(name, device=device) == ops.get(name).default_cases(device.type)
+            ranks = 2 if ops.over_ranks(name) else 1
+            default = [replace(case, ranks=ranks) for case in ops.get(name).default_cases(device.type)]
+            assert cases(name, device=device) == default
     assert {case.operation for case in cases("all")} == set(ops.names())
     assert cases("sigmoid", "sigmoid") == cases("sigmoid")
+
+
+def test_the_number_of_ranks_is_that_of_the_selection_and_part_of_the_label() -> None:
+    (case,) = cases("all_reduce", shapes=("N=5",), dtypes=("float32",), ranks=3)
+    assert (case.ranks, case.label) == (3, "N=5,ranks=3")
+    assert {case.ranks for case in cases("sum", "all_reduce", ranks=4)} == {1, 4}
+    with pytest.raises(UsageError, match=r"--gpus is for operations over several GPUs: all_reduce.*; asked was sum"):
+        cases("sum", ranks=2)
 
 
 def test_a_given_shape_runs_in_every_dtype_arithmetic_and_value_of_options_that_run_all() -> None:

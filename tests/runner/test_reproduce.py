@@ -72,7 +72,20 @@ def test_rows_of_a_cpu_are_reproduced_on_a_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = ["--op", "vector_add", "--shape", "N=100000", "--dtype", "float32", "--impl", "torch", "--impl", "numpy"]
-    suite(monkeypatch, "compare", *small, "--inputs", "none", "--device", "cpu", "--out", tmp_path, "--quiet")
+    suite(
+        monkeypatch,
+        "compare",
+        *small,
+        "--inputs",
+        "none",
+        "--device",
+        "cpu",
+        "--sustained",
+        "none",
+        "--out",
+        tmp_path,
+        "--quiet",
+    )
     assert len(load(tmp_path).rows) == 2
     capsys.readouterr()
     assert suite(monkeypatch, "reproduce", tmp_path, "--device", "cpu", "--rows", "1", "--seed", "4") == 0

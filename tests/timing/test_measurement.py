@@ -24,7 +24,7 @@ from suite.timing.sampling import Measurement
 
 
 def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
-    rules = (interval, more.pop("energy", False), more.pop("noise", 0.05), more.pop("least", Least()))
+    rules = (interval, more.pop("noise", 0.05), more.pop("least", Least()))
     return Measurement(calls, target, cache, **more).measure(budget_s, *rules)
 
 
@@ -261,11 +261,42 @@ def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() ->
         captured.append(count)
         return lambda: setattr(target, "now", target.now + count * 11_000)
 
-    found = run(target, replace(short, issue=issue, capture=capture), replace(long, capture=capture))
+    calls = replace(short, issue=issue, capture=capture), replace(long, capture=capture)
+    found = run(target, *calls, cache="warm")
     assert found["short"].dispatch_us == pytest.approx(7 + 40 / 30, rel=0.1)
     assert found["short"].graph_us == pytest.approx(11)
     assert captured == [50]
     assert (found["long"].dispatch_us, found["long"].graph_us) == (7.0, None)
+
+
+@pytest.mark.parametrize(
+    ("cache", "rotates", "sets", "evicted"),
+    [("cold", True, [50], 1), ("cold", False, [], None), ("warm", True, [], 0)],
+    ids=["cold: others for each call", "cold, on the same inputs: none", "warm: the same inputs"],
+)
+def test_a_replay_of_a_graph_has_the_cache_state_that_was_asked(
+    cache: str, rotates: bool, sets: list[int], evicted: int | None
+) -> None:
+    target = FakeTarget()
+    call, asked, before = target.call("a", 10.0), list[int](), list[int]()
+
+    def in_turn(count: int) -> object:
+        asked.append(count)
+        return call.issue
+
+    def capture(issue: object, count: int) -> object:
+        def replay() -> None:
+            before.append(target.evictions)
+            target.now += count * 11_000
+
+        return replay
+
+    found = run(target, replace(call, capture=capture, in_turn=in_turn if rotates else None), cache=cache)
+    assert asked == sets
+    assert found["a"].graph_us == (None if evicted is None else pytest.approx(11))
+    assert {later - earlier for earlier, later in itertools.pairwise(before)} == (
+        set() if evicted is None else {evicted}
+    )
 
 
 def test_a_call_that_cannot_be_captured_has_no_graph_time() -> None:

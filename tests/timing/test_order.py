@@ -24,7 +24,7 @@ def test_no_line_gains_by_its_position_in_the_rounds() -> None:
         return 100.0 + 10.0 * position
 
     calls = [target.call(name, lambda name=name: us(name)) for name in NAMES]
-    timings = Measurement(calls, target).measure(0.2, 0.0, False, 1.0)
+    timings = Measurement(calls, target).measure(0.2, 0.0, 1.0)
     means = [fmean(timings[name].sample_us) for name in NAMES]
     assert max(means) / min(means) < 1.03, means
     rounds = [tuple(issued[i : i + 3]) for i in range(3, len(issued) - 2, 3)]  # the first are trial samples
@@ -39,7 +39,7 @@ def test_two_measurements_have_other_orders() -> None:
     def order() -> list[str]:
         target, issued = FakeTarget(), []
         calls = [target.call(name, lambda name=name: (issued.append(name), 100.0)[1]) for name in NAMES]
-        Measurement(calls, target).measure(0.05, 0.0, False, 1.0)
+        Measurement(calls, target).measure(0.05, 0.0, 1.0)
         return issued
 
     assert order() != order()

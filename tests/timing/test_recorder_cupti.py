@@ -314,3 +314,30 @@ def test_a_missing_cupti_python_says_how_to_install_it(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "cupti", None)
     with pytest.raises(NoRecorderError, match="pip install 'cupti-python"):
         CuptiRecorder(lambda: None, lambda: None).start()
+
+
+def test_work_before_a_call_and_at_its_delivery_is_known_apart_and_copies_deliver(
+    cupti: FakeCupti, recorder: CuptiRecorder
+) -> None:
+    def deliver() -> None:
+        cupti.launch(40, 1)
+        cupti.launch(60)
+
+    recorder.sample("a", lambda: cupti.launch(900), lambda: cupti.launch(100))
+    recorder.deliver(deliver)
+    recorder.sample("b", lambda: cupti.launch(70), lambda: cupti.launch(20))
+    recorder.deliver(lambda: cupti.launch(40, 1))
+    a, b = recorder.collect()
+    assert [(each.us, each.before_us, each.after_us) for each in (a, b)] == [(100.0, 900.0, 60.0), (20.0, 70.0, 0.0)]
+    assert [len(each.activities or ()) for each in (a, b)] == [1, 1]
+
+
+def test_a_process_that_does_nothing_outside_its_calls_has_all_its_records(
+    cupti: FakeCupti, recorder: CuptiRecorder
+) -> None:
+    """No record is waited for that a preparation or delivery does not have."""
+    for _ in range(3):
+        recorder.sample("a", nothing, lambda: cupti.launch(100))
+        recorder.deliver(nothing)
+    assert [(each.us, each.before_us, each.after_us) for each in recorder.collect()] == [(100.0, 0.0, 0.0)] * 3
+    assert cupti.flags == [0]

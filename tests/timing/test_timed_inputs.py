@@ -51,7 +51,7 @@ def measured(cache: str = "cold", budget_s: float = 0.002) -> list[tuple[str, ob
         return replace(call, issue=lambda: (events.append(("call", name)), call.issue())[1])
 
     calls = [noted("a", 10.0), noted("b", 20.0)]
-    Measurement(calls, target, cache, inputs=Noted(events)).measure(budget_s, 0.005, energy=False)  # type: ignore[arg-type]
+    Measurement(calls, target, cache, inputs=Noted(events)).measure(budget_s, 0.005)  # type: ignore[arg-type]
     return events
 
 
@@ -89,7 +89,7 @@ def test_a_round_without_a_call_that_has_its_minimum_is_not_complete() -> None:
     events: list[tuple[str, object]] = []
     target = FakeTarget()
     calls = [target.call("slow", 3e6), target.call("fast", 10.0)]
-    Measurement(calls, target, inputs=Noted(events)).measure(0.0, 0.005, energy=False)
+    Measurement(calls, target, inputs=Noted(events)).measure(0.0, 0.005)
     assert [complete for what, complete in events if what == "round"] == [True] * 3 + [False] * 7
 
 
@@ -102,7 +102,7 @@ def test_the_garbage_collector_stays_enabled_and_does_not_run() -> None:
         _ = [[] for _ in range(2000)]
         return call.issue()
 
-    Measurement([replace(call, issue=issue)], target).measure(0.01, 0.005, energy=False)
+    Measurement([replace(call, issue=issue)], target).measure(0.01, 0.005)
     assert {enabled for enabled, _ in seen} == {True}
     assert len({collections for _, collections in seen}) == 1
     assert gc.get_threshold() == before
@@ -134,7 +134,7 @@ def test_a_result_is_released_after_its_sample() -> None:
         sample(name, lambda: (held.append(Result.alive), prepare())[1], lambda: (run(), held.append(Result.alive))[0])
 
     target.sample = sampled  # type: ignore[method-assign]
-    Measurement([replace(call, issue=issue, wait=lambda result: None)], target).measure(0.001, 0.005, energy=False)
+    Measurement([replace(call, issue=issue, wait=lambda result: None)], target).measure(0.001, 0.005)
     assert held == [False, True] * (len(held) // 2)
 
 

@@ -25,10 +25,13 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         ],
         *["matrix_add bfloat16", "matrix_add_flat bfloat16", "matrix_add_grouped bfloat16"],
         *["vector_add huge", "matrix_add tall", "matrix_add_grouped tall"],
+        *["silu_mul bfloat16 8192x14336", "silu_mul_grad bfloat16 8192x14336"],
+        *["rope bfloat16 4x4096x32x8x128"],
         *["sigmoid permuted", "sigmoid_fast_exponential permuted"],
     ],
     "rows": [
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
+        *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
     ],
     "matmul": [
@@ -126,14 +129,16 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
         assert record["spills"] <= 5, record
-        if launch.startswith(("softmax", "rms_norm", "layer_norm", "sum")):
+        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "sum")):
             if "sum" not in record["kernel"]:  # the second launch of a sum reads single numbers
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue
-        if record["kernel"] == "transpose_kernel" or launch.startswith(("vector_add", "matrix_add", "sigmoid")):
+        if record["kernel"] == "transpose_kernel" or launch.startswith(
+            ("vector_add", "matrix_add", "sigmoid", "silu_mul", "rope")
+        ):
             if launch.split()[1] in DTYPES or record["kernel"] == "transpose_kernel":
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record

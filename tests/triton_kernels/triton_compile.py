@@ -47,10 +47,11 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "softmax|rms_norm|layer_norm|sum[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32
-    LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
-    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
+    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
+    "softmax|[add_]rms_norm|layer_norm|sum[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK
+    [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal]
+    [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -86,10 +87,26 @@ def sigmoid(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: l
         yield partial(function, x.t())
 
 
+def gated(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N = map(int, rest[0].split("x"))
+    operands = [empty(M, N, dtype=dtype) for name in ("a", "b", "dy") if name in signature(function).parameters]
+    for activation in ("silu", "gelu_tanh"):
+        yield partial(function, *operands, activation=activation)
+
+
+def rope(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    B, S, H, H_kv, D = map(int, rest[0].split("x"))
+    q, k, angles = (empty(*shape, dtype=dtype) for shape in ((B, S, H, D), (B, S, H_kv, D), (S, D // 2)))
+    for layout in ("halves", "pairs"):
+        yield partial(function, q, k, angles, angles, layout=layout)
+
+
 def rows(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N = map(int, rest[0].split("x"))
     vectors = {"weight", "bias"} & signature(function).parameters.keys()
     arguments = {name: empty(N, dtype=dtype) for name in vectors} | ({"eps": 1e-5} if vectors else {})
+    matrices = {"residual", "dy"} & signature(function).parameters.keys()
+    arguments |= {name: empty(M, N, dtype=dtype) for name in matrices}
     yield partial(function, empty(M, N, dtype=dtype), **arguments)
 
 
@@ -159,8 +176,12 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
     "sigmoid": sigmoid,
+    "silu_mul": gated,
+    "silu_mul_grad": gated,
+    "rope": rope,
     "softmax": rows,
     "rms_norm": rows,
+    "add_rms_norm": rows,
     "layer_norm": rows,
     "sum": sums,
     "matmul": matmul,

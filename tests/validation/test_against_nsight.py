@@ -163,7 +163,7 @@ def test_turns_are_merged_and_written(tmp_path: Path) -> None:
 def test_the_largest_default_case() -> None:
     assert largest(ops.get("vector_add"), "bfloat16").label == "N=268435456"
     assert largest(ops.get("matmul"), "bfloat16").label == "M=4096,N=4096,K=4096"
-    for name in ops.names():
+    for name in ops.alone():
         case = largest(ops.get(name), "bfloat16")
         assert case in ops.get(name).default_cases("cuda")
 
@@ -195,5 +195,5 @@ def test_the_recorder_agrees_with_nsight_compute(tmp_path: Path, capsys: pytest.
     assert status == 0, printed.out + printed.err
     with (tmp_path / "nsight.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["operation"] for row in rows if row["verdict"] == "ok"} == set(ops.names())
+    assert {row["operation"] for row in rows if row["verdict"] == "ok"} == set(ops.alone())
     assert {row["implementation"] for row in rows if row["verdict"] == "ok"} == set(IMPLEMENTATIONS)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-
 import pytest
 import wrong_kernels
 from wrong_kernels import diagnoses
@@ -12,8 +9,6 @@ from wrong_kernels import diagnoses
 from suite import variants
 from suite.core.paths import ROOT
 from validation.diagnoses import FALSE, NONE, RIGHT, VALUES, DiagnosedKernel, main
-
-COUNTS = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +33,11 @@ def test_one_operation(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_document_has_the_counts_that_the_gallery_is_tested_for() -> None:
-    found = COUNTS.findall((ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8"))
-    right, none = Counter[str](), Counter[str]()
-    for entry in wrong_kernels.entries():
-        if entry.wrong.verdict in VALUES and not entry.wrong.gpu and variants.find(entry.operation):
-            (right if diagnoses.SAID[entry.name] else none).update((entry.operation, "all"))
-    expected = {name: (right[name] + none[name], right[name], none[name], 0, 0) for name in right}
-    assert {name: tuple(map(int, counts)) for name, *counts in found} == expected
+    text = " ".join((ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8").split())
+    said = [
+        bool(diagnoses.SAID[entry.name])
+        for entry in wrong_kernels.entries()
+        if entry.wrong.verdict in VALUES and not entry.wrong.gpu and variants.find(entry.operation)
+    ]
+    right, none = said.count(True), said.count(False)
+    assert f"Of {len(said)} wrong kernels, {right} are named rightly, {none} not at all and none falsely" in text

@@ -32,8 +32,8 @@ def test_ratios_are_to_cublas_and_of_the_best_to_the_best_vendor(tmp_path: Path)
     assert timed[0].ratio("triton") == 0.9
     assert (timed[0].best, timed[0].best_ratio) == ("triton/gluon", 170 / 160)
     text = matmul_lines.tables({"list": timed})
-    assert "matmul_kernel 1.5 + add_parts_kernel 0.5" in text
-    assert "1.342" in text  # the mean of 0.9 and 2
+    assert "1.342 (0.900)" in text  # the mean of 0.9 and 2, and the worst
+    assert "4096 x 4096 x 4096: 0.900, 20 x 30 x 40 float16 nt: 2.000" in text
 
 
 class Adapter:

@@ -18,7 +18,7 @@ def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.0)
 
 
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("name", ops.alone())
 def test_every_operation_has_mutants_with_names_of_their_own(name: str) -> None:
     count = Counter((each.line, each.name) for each in all_mutants(name))
     assert len(count) >= 40

@@ -28,10 +28,10 @@ def test_the_page_has_the_numbers_of_the_results() -> None:
 
 def test_the_first_target_of_a_case_counts_and_a_line_may_have_its_own() -> None:
     long = [row("softmax", "M=1024,N=131072", each, ratio) for each, ratio in (("triton", 1.1), ("cuda", 1.9))]
-    assert [(each.implementation, least) for each, least in targets.judged(long)] == [("cuda", 1.7)]
+    assert [(each.implementation, target.least) for each, target in targets.judged(long)] == [("cuda", 1.7)]
     layer = [row("conv2d", "N=256,R=3,S=3", each, ratio) for each, ratio in (("triton/auto", 0.9), ("cuda/wgmma", 1.1))]
     layer.append(row("conv2d", "N=256,R=3,S=3", "torch", 1.5, vendor="cuDNN"))
-    found = [(each.implementation, least) for each, least in targets.judged(layer)]
+    found = [(each.implementation, target.least) for each, target in targets.judged(layer)]
     assert found == [("cuda/wgmma", 1.0), ("triton/auto", 0.85)]
 
 

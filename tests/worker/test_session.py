@@ -12,6 +12,7 @@ from suite.core.phases import Phase
 from suite.hardware.device import Device
 from suite.results.row import COLUMNS
 from suite.timing import Timing
+from suite.timing.sustained import Sustained
 from suite.worker.protocol import (
     BuildReply,
     BuildRequest,
@@ -20,6 +21,7 @@ from suite.worker.protocol import (
     Failed,
     ProbeReply,
     Started,
+    SustainRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -84,6 +86,14 @@ def test_implementations_are_timed_together_with_transfers_on_request(session: S
         assert columns.to_device_us == 0.0, "the inputs of a CPU are on the host"
 
 
+def test_calls_back_to_back_fill_columns_of_a_row(session: Session, started: list[Started]) -> None:
+    reply = session.handle(SustainRequest(CASE, "numpy", 0))
+    assert set(reply.columns) == names(Sustained)
+    assert reply.columns["sustained_us"] > 0
+    assert reply.columns["joules"] is None, "no counter on a CPU"
+    assert started[-1] == Started("numpy", Phase.TIMED_CALL)
+
+
 def test_nothing_to_tune_is_an_empty_reply(session: Session) -> None:
     assert session.handle(TuneRequest(CASE, "torch", 0)) == TuneReply("ok")
 
@@ -117,13 +127,15 @@ NOT_FROM_A_WORKER = {
     *("of_limit", "limit", "gb_per_s", "tflops", "gflop_per_joule", "program_us", "program_pinned_us"),
     *("compile_s", "compile_warm_s", "timed", "compiled", "suspect", "killed_from_outside", "noisy"),
     *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer", "error_vs_vendor"),
+    *("of_limit_at_clock", "sustained_of_limit", "sustained_of_limit_at_clock", "sustained"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""
 
 
 def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
-    assert {*COLUMNS, "sample_us"} == names(CheckReply) | names(ProbeReply) | names(TimingColumns) | NOT_FROM_A_WORKER
+    from_workers = set().union(*map(names, (CheckReply, ProbeReply, TimingColumns, Sustained)))
+    assert {*COLUMNS, "sample_us"} == from_workers | NOT_FROM_A_WORKER
 
 
 def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 SMALLEST = 2**20
 """Fewest elements of the first operand. For smaller operands compiling takes longer than it saves."""
-Result = TypeVar("Result", Tensor, tuple[Tensor, Tensor, Tensor])
+Result = TypeVar("Result", Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor])
 
 
 def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., Result]:
@@ -21,7 +21,7 @@ def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., R
     """
     fused = torch.compile(function, fullgraph=True, dynamic=False)
 
-    def call(*operands: Tensor, **options: float) -> Result:
+    def call(*operands: Tensor, **options: float | str | bool) -> Result:
         for operand in operands:
             if not operand.is_contiguous():
                 raise NotImplementedError(

@@ -18,48 +18,106 @@ from .arguments import HAS_DEVICES, check_supported
 Array: TypeAlias = Any
 """A tensor of torch, or an array of JAX (a traced one too) or NumPy."""
 FLOAT8 = "float8_e4m3fn"
+FLOAT64 = "float64"
 PRECISIONS = {
     "float32": ("ieee", "tf32"),
     "float16": ("ieee",),
     "bfloat16": ("ieee",),
     FLOAT8: ("promoted", "fast"),
+    FLOAT64: ("ieee",),
 }
-"""Dtypes of the operands, and the precisions of each."""
+"""Dtypes of the operands, and the precisions of each. Only some functions take float8 and float64."""
+ACTIVATIONS = ("silu", "gelu_tanh")
 
 
-def check_add(operation: str, a: Array, b: Array, *, ndim: int) -> tuple[int, ...]:
+def working(x: Array) -> str:
+    """Returns the type in which operands like x are computed: float64 for float64, else float32."""
+    return FLOAT64 if _name(x.dtype) == FLOAT64 else "float32"
+
+
+def check_add(operation: str, a: Array, b: Array, *, ndim: int, float64: bool = False) -> tuple[int, ...]:
     """Checks the operands of an addition, of `ndim` dimensions: 1 or 2. Returns their shape."""
     symbols = ("N",) if ndim == 1 else ("M", "N")
     shape = _check_dims(operation, "a", a, symbols)
     _check_shape(operation, ("a", shape, symbols), "b", b, shape)
-    _check_arrays(operation, {"a": a, "b": b})
+    _check_arrays(operation, {"a": a, "b": b}, float64=float64)
     return shape
 
 
-def check_elementwise(operation: str, x: Array) -> None:
+def check_elementwise(operation: str, x: Array, *, float64: bool = False) -> None:
     """Checks the operand of an elementwise operation, of any shape."""
+    _check_arrays(operation, {"x": x}, float64=float64)
+
+
+def check_all_reduce(operation: str, x: Array) -> int:
+    """Checks the vector that each rank adds. Returns its length."""
+    (N,) = _check_dims(operation, "x", x, ("N",))
     _check_arrays(operation, {"x": x})
+    return N
 
 
-def check_rows(operation: str, x: Array) -> tuple[int, ...]:
+def check_rows(operation: str, x: Array, *, float64: bool = False) -> tuple[int, ...]:
     """Checks the matrix of an operation on rows. Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
-    _check_arrays(operation, {"x": x})
+    _check_arrays(operation, {"x": x}, float64=float64)
     return shape
 
 
-def check_norm(operation: str, x: Array, **vectors: Array) -> tuple[int, ...]:
+def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Array) -> tuple[int, ...]:
     """Checks the matrix of a normalization, and its weight and bias vectors (N,). Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
     for name, vector in vectors.items():
         _check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
-    _check_arrays(operation, {"x": x, **vectors})
+    _check_arrays(operation, {"x": x, **vectors}, float64=float64)
     return shape
 
 
-def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
+def check_rope(q: Array, k: Array, cos: Array, sin: Array, *, layout: str) -> tuple[int, int, int, int, int]:
+    """Checks queries (B, S, H, D) and keys (B, S, H_kv, D), D even, cos and sin (S, D/2), and the layout of pairs.
+
+    Returns B, S, H, H_kv and D.
+    """
+    B, S, H, D = shape = _check_dims("rope", "q", q, ("B", "S", "H", "D"))
+    of_q = ("q", shape, ("B", "S", "H", "D"))
+    _check_shape("rope", of_q, "k", k, (B, S, "H_kv", D))
+    if D % 2:
+        raise ValueError(f"rope: D must be even; got q (B, S, H, D)={tuple(shape)}")
+    _check_shape("rope", of_q, "cos", cos, (S, D // 2))
+    _check_shape("rope", of_q, "sin", sin, (S, D // 2))
+    if layout not in ("halves", "pairs"):
+        raise ValueError(f"rope: layout must be 'halves' or 'pairs'; got {layout!r}")
+    _check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
+    return B, S, H, k.shape[2], D
+
+
+def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, activation: str) -> tuple[int, int]:
+    """Checks two matrices of one shape, the gradient of their product if there is one, and the activation.
+
+    Returns M and N.
+    """
+    M, N = shape = _check_dims(operation, "a", a, ("M", "N"))
+    arrays = {"a": a, "b": b} | ({} if dy is None else {"dy": dy})
+    for name, other in arrays.items():
+        _check_shape(operation, ("a", shape, ("M", "N")), name, other, shape)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"{operation}: activation must be {' or '.join(map(repr, ACTIVATIONS))}; got {activation!r}")
+    _check_arrays(operation, arrays)
+    return M, N
+
+
+def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> tuple[int, ...]:
+    """Checks the matrix and the residual (M, N) of a normalization of their sum, and its weight (N,)."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    of_x = ("x", shape, ("M", "N"))
+    _check_shape(operation, of_x, "residual", residual, shape)
+    _check_shape(operation, of_x, "weight", weight, shape[1:])
+    _check_arrays(operation, {"x": x, "residual": residual, "weight": weight})
+    return shape
+
+
+def check_sum(operation: str, x: Array, axis: int | None, *, float64: bool = False) -> tuple[int, ...]:
     """Checks a matrix, and the axis that is summed: 0, 1 or None for both. Returns M and N."""
-    shape = check_rows(operation, x)
+    shape = check_rows(operation, x, float64=float64)
     if axis not in (None, 0, 1):
         raise ValueError(f"{operation}: axis must be None, 0 or 1; got {axis!r}")
     return shape
@@ -73,6 +131,7 @@ def check_matmul(
     *,
     precision: str,
     float8: bool = False,
+    float64: bool = False,
 ) -> tuple[int, int, int]:
     """Checks the operands of a matrix product.
 
@@ -80,7 +139,7 @@ def check_matmul(
         a, b: (M, K) and (K, N).
         scale_a, scale_b: float32 of shape () for float8, else None.
         precision: "ieee", or "tf32" for float32; "promoted" or "fast" for float8.
-        float8: whether the kernel takes float8.
+        float8, float64: whether the kernel takes that type.
 
     Returns:
         M, N and K.
@@ -88,12 +147,19 @@ def check_matmul(
     M, K = shape = _check_dims("matmul", "a", a, ("M", "K"))
     _check_shape("matmul", ("a", shape, ("M", "K")), "b", b, (K, "N"))
     scales = {"scale_a": scale_a, "scale_b": scale_b}
-    _check_arrays("matmul", {"a": a, "b": b}, scales, precision=precision, float8=float8)
+    _check_arrays("matmul", {"a": a, "b": b}, scales, precision=precision, float8=float8, float64=float64)
     return M, b.shape[1], K
 
 
 def check_linear(
-    operation: str, x: Array, weight: Array, bias: Array, dy: Array | None = None, *, precision: str = "ieee"
+    operation: str,
+    x: Array,
+    weight: Array,
+    bias: Array,
+    dy: Array | None = None,
+    *,
+    precision: str = "ieee",
+    float64: bool = False,
 ) -> tuple[int, int, int]:
     """Checks a linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N) if there is a gradient of its output.
 
@@ -107,12 +173,12 @@ def check_linear(
     if dy is not None:
         _check_shape(operation, ("the output", (M, N), ("M", "N")), "dy", dy, (M, N))
         arrays["dy"] = dy
-    _check_arrays(operation, arrays, precision=precision)
+    _check_arrays(operation, arrays, precision=precision, float64=float64)
     return M, N, K
 
 
 def check_attention(
-    q: Array, k: Array, v: Array, scales: tuple[Array | None, ...] = ()
+    q: Array, k: Array, v: Array, scales: tuple[Array | None, ...] = (), *, float64: bool = False
 ) -> tuple[int, int, int, int, int, int]:
     """Checks the operands of attention.
 
@@ -126,22 +192,26 @@ def check_attention(
     """
     sizes = _check_heads("attention", q, k, v)
     named = dict(zip(("scale_q", "scale_k", "scale_v"), scales, strict=True)) if scales else {}
-    _check_arrays("attention", {"q": q, "k": k, "v": v}, named, float8=bool(scales))
+    _check_arrays("attention", {"q": q, "k": k, "v": v}, named, float8=bool(scales), float64=float64)
     return sizes
 
 
-def check_attention_grad(q: Array, k: Array, v: Array, do: Array) -> tuple[int, int, int, int, int, int]:
+def check_attention_grad(
+    q: Array, k: Array, v: Array, do: Array, *, float64: bool = False
+) -> tuple[int, int, int, int, int, int]:
     """Checks the operands of attention, and the gradient of its output, of the shape of q.
 
     Returns B, H, H_kv, S_q, S_k and D.
     """
     sizes = _check_heads("attention_grad", q, k, v)
     _check_shape("attention_grad", ("q", q.shape, ("B", "H", "S_q", "D")), "do", do, q.shape)
-    _check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do})
+    _check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do}, float64=float64)
     return sizes
 
 
-def check_multi_head_attention(x: Array, w_qkv: Array, w_out: Array, heads: int) -> tuple[int, int, int]:
+def check_multi_head_attention(
+    x: Array, w_qkv: Array, w_out: Array, heads: int, *, float64: bool = False
+) -> tuple[int, int, int]:
     """Checks a layer of attention: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads.
 
     Returns B, S and E.
@@ -153,11 +223,13 @@ def check_multi_head_attention(x: Array, w_qkv: Array, w_out: Array, heads: int)
     _check_shape(operation, given, "w_out", w_out, (E, E))
     if heads < 1 or E % heads != 0:
         raise ValueError(f"{operation}: E must be a multiple of heads; got E={E}, heads={heads}")
-    _check_arrays(operation, {"x": x, "w_qkv": w_qkv, "w_out": w_out})
+    _check_arrays(operation, {"x": x, "w_qkv": w_qkv, "w_out": w_out}, float64=float64)
     return B, S, E
 
 
-def check_conv2d(x: Array, weight: Array, *, stride: int, padding: int, precision: str) -> tuple[int, int]:
+def check_conv2d(
+    x: Array, weight: Array, *, stride: int, padding: int, precision: str, float64: bool = False
+) -> tuple[int, int]:
     """Checks images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image.
 
     Returns rows and columns of the output.
@@ -171,11 +243,57 @@ def check_conv2d(x: Array, weight: Array, *, stride: int, padding: int, precisio
         if not 1 <= taps <= size + 2 * padding:
             limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x"
             raise ValueError(f"conv2d: {limit}; got weight (K, R, S, C)={tuple(weight.shape)}")
-    _check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision)
+    _check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision, float64=float64)
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
-def check_lstm(x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array) -> tuple[int, int, int, int]:
+def check_max_pool2d(x: Array, *, window: tuple[int, int], stride: int, padding: int) -> tuple[int, int]:
+    """Checks images (N, H, W, C), and a window (R, S) that holds at least one pixel wherever it lies.
+
+    Returns rows and columns of the output.
+    """
+    return _check_pooling("max_pool2d", x, {"x": x}, window, stride, padding)
+
+
+def check_max_pool2d_grad(
+    x: Array, dy: Array, *, window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks images (N, H, W, C), a window as `check_max_pool2d` does, and the gradient of its output (N, P, Q, C).
+
+    Returns P and Q.
+    """
+    operation = "max_pool2d_grad"
+    P, Q = _check_pooling(operation, x, {"x": x, "dy": dy}, window, stride, padding)
+    N, _, _, C = x.shape
+    _check_shape(operation, ("the output", (N, P, Q, C), ("N", "P", "Q", "C")), "dy", dy, (N, P, Q, C))
+    return P, Q
+
+
+def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int) -> tuple[int, ...]:
+    """Checks parameters and their gradient, of any shape and one dtype, and their moments in float32; step from 1.
+
+    Returns their shape.
+    """
+    operation = "adam_step"
+    shape: tuple[int, ...] = param.shape
+    for name, array in (("grad", grad), ("m", m), ("v", v)):
+        if array.shape != shape:
+            raise ValueError(f"{operation}: param is {_text(shape)}, so {name} must be too; got {_text(array.shape)}")
+    for name, array in (("m", m), ("v", v)):
+        if _name(array.dtype) != "float32":
+            raise ValueError(f"{operation}: {name} must be float32; got {_name(array.dtype)}")
+    if step < 1:
+        raise ValueError(f"{operation}: step must be at least 1; got {step}")
+    _check_arrays(operation, {"param": param, "grad": grad})
+    _check_arrays(operation, {"m": m, "v": v})
+    if HAS_DEVICES and m.device != param.device:
+        raise ValueError(f"{operation}: param is on {param.device}, so m must be on {param.device}; got {m.device}")
+    return shape
+
+
+def check_lstm(
+    x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array, *, float64: bool = False
+) -> tuple[int, int, int, int]:
     """Checks an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
 
     Returns T, B, I and H.
@@ -190,8 +308,26 @@ def check_lstm(x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: A
     _check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
     _check_shape("lstm", of_h0, "w_hh", w_hh, (4 * H, H))
     _check_shape("lstm", of_h0, "bias", bias, (4 * H,))
-    _check_arrays("lstm", {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0})
+    arrays = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    _check_arrays("lstm", arrays, float64=float64)
     return T, B, I, H
+
+
+def _check_pooling(
+    operation: str, x: Array, arrays: dict[str, Array], window: tuple[int, int], stride: int, padding: int
+) -> tuple[int, int]:
+    """Checks the images and the window of a pooling, and all its arrays. Returns rows and columns of the output."""
+    _, H, W, _ = shape = _check_dims(operation, "x", x, ("N", "H", "W", "C"))
+    R, S = window
+    if stride < 1 or not 0 <= padding <= min(R, S) // 2:
+        limit = "stride must be at least 1 and padding from 0 to half of the window"
+        raise ValueError(f"{operation}: {limit}; got stride={stride}, padding={padding}, window={(R, S)}")
+    for name, taps, size in (("R", R, H), ("S", S, W)):
+        if size < 1 or not 1 <= taps <= size + 2 * padding:
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x, and x must have pixels"
+            raise ValueError(f"{operation}: {limit}; got x {tuple(shape)}, window (R, S)={(R, S)}")
+    _check_arrays(operation, arrays)
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
 def _check_heads(operation: str, q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int, int]:
@@ -241,6 +377,7 @@ def _check_arrays(
     *,
     precision: str | None = None,
     float8: bool = False,
+    float64: bool = False,
 ) -> None:
     """Checks that all arrays have the dtype and the device of the first one. Checks its dtype, precision and scales.
 
@@ -249,12 +386,13 @@ def _check_arrays(
         arrays: the operands, by name.
         scales: by name; float32 of shape () for float8, else None.
         precision: None where the operation has none.
-        float8: whether float8 is allowed.
+        float8, float64: whether that type is allowed.
     """
     first, x = next(iter(arrays.items()))
     dtype, kind = x.dtype, _name(x.dtype)
-    if kind not in PRECISIONS or (kind == FLOAT8 and not float8):
-        *others, last = (each for each in PRECISIONS if float8 or each != FLOAT8)
+    allowed = {FLOAT8: float8, FLOAT64: float64}
+    if kind not in PRECISIONS or not allowed.get(kind, True):
+        *others, last = (each for each in PRECISIONS if allowed.get(each, True))
         raise ValueError(f"{operation}: {first} must be {', '.join(others)} or {last}; got {kind}")
     for name, other in arrays.items():
         if other.dtype != dtype:

@@ -11,7 +11,7 @@ from torch_impls._runtime.contract import check_attention
 from torch_impls.attention._sdpa import lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 
 
 def attention(
@@ -38,7 +38,7 @@ def attention(
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention(q, k, v, (scale_q, scale_k, scale_v))
+    check_attention(q, k, v, (scale_q, scale_k, scale_v), float64=True)
     S_q, S_k = q.shape[2], k.shape[2]
     if scale_q is not None and scale_k is not None and scale_v is not None:
         q, k, v = q.float() * scale_q, k.float() * scale_k, v.float() * scale_v

@@ -12,6 +12,7 @@ from torch_impls._runtime.contract import check_attention_grad
 from torch_impls.attention._sdpa import aligned, gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
+DTYPES_BEYOND = ("float64",)
 
 FUSED = [
     SDPBackend.CUDNN_ATTENTION,
@@ -41,7 +42,7 @@ def attention_grad(
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention_grad(q, k, v, do)
+    check_attention_grad(q, k, v, do, float64=True)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(

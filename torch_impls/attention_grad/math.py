@@ -10,6 +10,7 @@ from torch_impls._runtime.contract import check_attention_grad
 from torch_impls.attention._sdpa import gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
+DTYPES_BEYOND = ("float64",)
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -26,7 +27,7 @@ def attention_grad(
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention_grad(q, k, v, do)
+    check_attention_grad(q, k, v, do, float64=True)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_norm
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def layer_norm(
@@ -19,5 +20,5 @@ def layer_norm(
     x (M, N), weight and bias (N,), any strides; the result is row-major.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("layer_norm", x, weight=weight, bias=bias)
+    check_norm("layer_norm", x, weight=weight, bias=bias, float64=True)
     return torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias, eps).contiguous()

@@ -10,6 +10,7 @@ from torch_impls._runtime.contract import check_linear
 from torch_impls._runtime.precision import with_precision
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
+DTYPES_BEYOND = ("float64",)
 
 
 def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -27,5 +28,5 @@ def linear_sigmoid(
     Raises ValueError for other shapes, dtypes and precisions and for different devices, NotImplementedError for "tf32"
     on a CPU.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
+    check_linear("linear_sigmoid", x, weight, bias, precision=precision, float64=True)
     return with_precision(precision, plain, x, weight, bias)

@@ -11,6 +11,7 @@ from torch_impls._runtime.precision import with_precision
 from torch_impls.linear_sigmoid import plain
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
+DTYPES_BEYOND = ("float64",)
 Gradients = tuple[Tensor, Tensor, Tensor]
 
 
@@ -36,5 +37,5 @@ def linear_sigmoid_grad(
     Raises ValueError for other shapes, dtypes and precisions and for different devices, NotImplementedError for "tf32"
     on a CPU.
     """
-    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision, float64=True)
     return with_precision(precision, gradients, x, weight, bias, dy)

@@ -12,6 +12,7 @@ from torch_impls._runtime.contract import check_multi_head_attention
 from torch_impls.attention._sdpa import sums_in_float32
 
 VENDOR = "PyTorch (cuBLAS and cuDNN on a GPU)"
+DTYPES_BEYOND = ("float64",)
 
 
 def multi_head_attention(
@@ -32,7 +33,7 @@ def multi_head_attention(
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_multi_head_attention(x, w_qkv, w_out, heads)
+    check_multi_head_attention(x, w_qkv, w_out, heads, float64=True)
     with sums_in_float32(x):
         return layer(x, w_qkv, w_out, heads=heads, causal=causal)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_norm
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, N], *, eps: float) -> Float[Tensor, "M N"]:
@@ -17,5 +18,5 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, N], *, eps: float) -
     x (M, N), weight (N,), any strides; the result is row-major.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_norm("rms_norm", x, weight=weight)
+    check_norm("rms_norm", x, weight=weight, float64=True)
     return torch.nn.functional.rms_norm(x, x.shape[1:], weight, eps).contiguous()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_impls._runtime.contract import check_rows
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float64",)
 
 
 def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
@@ -16,5 +17,5 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
 
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_rows("softmax", x)
+    check_rows("softmax", x, float64=True)
     return torch.softmax(x.contiguous(), dim=1)

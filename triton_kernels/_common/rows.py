@@ -12,6 +12,14 @@ PROGRAM = 2**18 if INTERPRET else 2048
 LONGEST = 1024 * PER_THREAD  # longest row that a program of 1024 threads holds
 MOST_ROWS = 512 if INTERPRET else 64
 
+TILE = 2**16 if INTERPRET else 1024  # elements per program of an elementwise operation: 8 per thread of 4 warps
+
+
+def row_tile(N: int) -> tuple[int, int]:
+    """Rows and columns per program of an elementwise operation on rows of N columns: as much of a row as possible."""
+    columns = min(triton.next_power_of_2(N), TILE)
+    return TILE // columns, columns
+
 
 class Blocks(NamedTuple):
     """Work of one program. rows: its rows. columns: columns that it loads at a time, a power of two. warps: its warps.

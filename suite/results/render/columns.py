@@ -11,11 +11,12 @@ from suite.core.text import one_line
 from suite.results.groups import Standing, standing, standings
 from suite.results.noise import noise
 from suite.results.row import Bound, Row
+from suite.results.two_times import order_differs
 
 INTERVAL, NOISY = "interval", "noisy"
 """Two special columns. `interval` is half the width of the 95% interval of device_us in percent, and no field of `Row`.
 `noisy` is not a number."""
-RATIOS = ("vs_peer", "of_limit")
+RATIOS = ("vs_peer", "of_limit", "of_limit_at_clock")
 """Columns that are blank for noisy rows. So is `vs_best`, except for a noisy row that is ranked."""
 
 
@@ -36,14 +37,37 @@ SHOWN = (
     Column("vs_best", "vs best vendor"),
     Column("vs_peer", "vs best peer"),
     Column("of_limit", "of limit"),
+    Column("of_limit_at_clock", "at clock"),
+    Column("sustained_us", "sustained us", 4),
+    Column("sustained_of_limit", "of limit"),
+    Column("sustained_of_limit_at_clock", "at clock"),
+    Column("sustained_clock_mhz", "MHz", 4),
+    Column("sustained_power_w", "W", 3),
+    Column("sustained_temperature_c", "C", 2),
     Column("occupancy", "occupancy", 2),
     Column("ncu_occupancy", "achieved", 2),
     Column("ncu_tensor", "tensor cores", 2),
     Column("ncu_dram", "DRAM", 2),
     Column("ncu_l2", "L2", 2),
     Column("ncu_issue", "issue slots", 2),
+    Column("count_warps", "warps", 9),
+    Column("count_loads", "loads", 9),
+    Column("count_load_sectors", "sectors loaded", 9),
+    Column("count_stores", "stores", 9),
+    Column("count_store_sectors", "sectors stored", 9),
+    Column("count_shared_loads", "shared loads", 9),
+    Column("count_shared_stores", "shared stores", 9),
+    Column("count_conflicts", "bank conflicts", 9),
+    Column("count_atomics", "atomics", 9),
+    Column("count_barriers", "barriers", 9),
+    Column("count_divergent", "divergent branches", 9),
+    Column("count_flops", "flops done", 9),
+    Column("count_elements_loaded", "elements loaded", 9),
+    Column("count_elements_stored", "elements stored", 9),
+    Column("count_masked", "masked", 2),
     Column("gb_per_s", "GB/s", 4),
     Column("tflops", "TFLOP/s", 4),
+    Column("bus_gb_per_s", "bus GB/s", 4),
     Column("latency_us", "latency us", 4),
     Column("dispatch_us", "dispatch us", 3),
     Column("graph_us", "graph us", 3),
@@ -148,7 +172,7 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
             reasons = sorted({row.clock_reasons for row in marked if row.clock_reasons})
             facts = [f"{', '.join(clocks)} of the highest SM clock"] if clocks else []
             found.append(one_line(f"{mark} {meaning} ({'; '.join([*facts, *reasons])})"))
-    return found
+    return found + [one_line(text) for text in order_differs(rows)]
 
 
 def _kernels(rows: Sequence[Row]) -> list[str]:

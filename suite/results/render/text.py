@@ -20,7 +20,7 @@ from suite.results.render.error_map import map_lines
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, clipped, table, wrapped
 from suite.results.render.notes import Notes
-from suite.results.render.view import DEFAULT, NOTE, RATE, Comparison, View
+from suite.results.render.view import COUNTS, DEFAULT, NOTE, RATE, Comparison, View
 from suite.results.row import Mode, Row, Status
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: Notes, width: int) ->
 
 def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: Notes) -> list[Field]:
     """The columns in which at least one row has a value."""
-    names = view.columns or DEFAULT
+    names = view.columns or (COUNTS if view.counts else DEFAULT)
     if view.wide:
         others = [column.field for column in SHOWN if column.field not in (*DEFAULT, "interval", NOISY)]
         names = (*(name for name in DEFAULT if name not in (RATE, NOTE)), "execution", *others, NOTE)

@@ -17,6 +17,20 @@ RATE, NOTE, INTERVAL = "rate", "note", "interval"
 """Columns that are no field of `Row`. `interval` is shown beside device_us."""
 DEFAULT = ("status", "device_us", "vs_best", "vs_peer", "of_limit", RATE, "error_ratio", NOTE)
 """The columns shown by default, after the implementation."""
+COUNTS = (
+    *(
+        "status",
+        "count_warps",
+        "count_loads",
+        "count_load_sectors",
+        "count_stores",
+        "count_store_sectors",
+        "count_shared_loads",
+    ),
+    *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
+    *("count_elements_loaded", "count_elements_stored", "count_masked", "counted"),
+)
+"""The columns shown with `--count`."""
 MORE_IS_BETTER = frozenset(
     (
         *("vs_best", "vs_best_low", "vs_best_high", "vs_peer", "of_limit", "gb_per_s", "tflops", "occupancy"),
@@ -34,12 +48,14 @@ class View:
     sort: a column of `Row`; empty for the order of the run.
     wide: show every column that has a value.
     baseline: the implementation to compare others with, instead of the fastest vendor implementation.
+    counts: show the columns of `--count` instead of the default ones.
     """
 
     columns: tuple[str, ...] = ()
     sort: str = ""
     wide: bool = False
     baseline: str = ""
+    counts: bool = False
 
     def check(self) -> None:
         """Raise `UsageError` for a name that is no column."""

@@ -13,6 +13,7 @@ needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(bu
 SPILLS = {
     "softmax/registers": 320,
     "rms_norm/registers": 320,
+    "add_rms_norm/registers": 720,
     "layer_norm/registers": 1000,
     "attention_grad/attention_grad": 64,
     "attention_grad/tiles": 64,

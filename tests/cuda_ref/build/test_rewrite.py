@@ -62,6 +62,18 @@ def test_launches_are_rewritten(text: str, expected: str) -> None:
     )
 
 
+def test_launches_are_named_and_loops_unrolled_where_kernels_are_counted() -> None:
+    counted = _rewrite.to_host("k<T,\n 2><<<1, 2>>>(x);", counted=True)
+    assert counted.endswith(', 1, 2).named("k<T, 2>")(x);')
+    for pragma, expected in {
+        "#pragma unroll": "#pragma GCC unroll 65534",
+        "  # pragma unroll 8": "  # pragma GCC unroll 8",
+        "#pragma unroll(4)  // four": "#pragma GCC unroll 4  // four",
+    }.items():
+        assert _rewrite.to_host(pragma, counted=True) == expected
+        assert _rewrite.to_host(pragma) == pragma
+
+
 def test_a_kernel_with_all_template_arguments_has_an_address() -> None:
     declared = "template <typename T, int N>\n__global__ void __launch_bounds__(256) k(T* x);\n"
     for kernel, known in [("k<float, 2>", True), ("k<float>", False), ("k", False), ("other", True)]:

@@ -1,0 +1,44 @@
+"""The problem of one rank: its own inputs and buffers, and the truth of its result from the inputs of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from suite.checking.problem import Problem
+from suite.problem.ranked import RankedOperation
+
+if TYPE_CHECKING:
+    from suite.problem.case import Case
+    from suite.problem.truth import Truth
+
+
+class RankProblem(Problem):
+    """Two draws of a rank's inputs. Each rank draws those of the others too, for the truth: a seed tells them."""
+
+    def __init__(self, case: Case, seed: int, device: torch.device, rank: int) -> None:
+        self.rank, self.seed = rank, seed
+        super().__init__(case, seed, device)
+
+    def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        return super()._draw(case, seed_of(seed, self.rank, case.ranks), device)
+
+    def _computed(self, draw: int) -> Iterator[Truth]:
+        case = self.op.second_case(self.case) if draw else self.case
+        yield from self.truth_of(case, self.seed + draw, self.draws[draw])
+
+    def truth_of(self, case: Case, seed: int, own: tuple[torch.Tensor, ...]) -> Iterator[Truth]:
+        """The truth of this rank's result, if the inputs are drawn from `seed`. own: those of this rank."""
+        assert isinstance(self.op, RankedOperation)
+        shards = [
+            own if rank == self.rank else self.op.make_inputs(case, seed_of(seed, rank, case.ranks), self.device)
+            for rank in range(case.ranks)
+        ]
+        yield from self.op.truth_of_rank(shards, self.rank, self.case)
+
+
+def seed_of(seed: int, rank: int, ranks: int) -> int:
+    """The seed of one rank's inputs: different for all ranks and seeds."""
+    return (seed * ranks + rank) % 2**63

@@ -1,0 +1,109 @@
+"""A worker's session in a rank: the same requests, answered in step with the other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from suite.checking.problem import Problem
+from suite.checking.repeats import Duration
+from suite.core.phases import Phase, Started
+from suite.external.implementation import ExternalImplementation
+from suite.hardware.device import Device
+from suite.implementations import lookup
+from suite.implementations.bound_call import bind
+from suite.implementations.identity import ExternalReference
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+from suite.ranks import group
+from suite.ranks.implementation import over_ranks
+from suite.ranks.problem import RankProblem
+from suite.ranks.sampling import RankedCall, measure
+from suite.worker.protocol import (
+    CheckRequest,
+    ProbeRequest,
+    Reply,
+    Request,
+    TimeExternalRequest,
+    TimeReply,
+    TimeRequest,
+    TimingFailed,
+)
+from suite.worker.replies import timing_columns
+from suite.worker.session import Session
+
+
+class RankSession(Session):
+    """Answers the requests of one rank. A user's file runs in this process too, which has no other guest."""
+
+    def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
+        import torch
+        import torch.distributed as dist
+
+        super().__init__(device, on_started)
+        self.rank = dist.get_rank()
+        if device.type == "cuda":
+            self.torch_device = torch.device("cuda", device.index)
+        self._guest: ExternalReference | None = None
+
+    def handle(self, request: Request) -> Reply:
+        match request:
+            case CheckRequest(implementation=ExternalReference() as reference):
+                return super().handle(replace(request, implementation=self._welcome(reference)))
+            case ProbeRequest(implementation=ExternalReference() as reference):
+                return super().handle(replace(request, implementation=self._welcome(reference)))
+            case TimeExternalRequest():
+                names = *filter(None, [request.vendor]), self._welcome(request.implementation)
+                how = (request.seed, request.cache, request.transfers, request.max_noise, request.least)
+                reply = super().handle(TimeRequest(request.case, names, *how))
+                if isinstance(reply, TimeReply):
+                    return TimeReply({request.implementation.name: reply.timings[request.implementation.name]})
+                return reply
+        return super().handle(request)
+
+    def _welcome(self, reference: ExternalReference) -> str:
+        self._guest = reference
+        return reference.name
+
+    def make_problem(self, case: Case, seed: int) -> RankProblem:
+        return RankProblem(case, seed, self.torch_device, self.rank)
+
+    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
+        """All telling cases, for the implementations of the tree too: no parity test holds these to the families."""
+        return super()._telling_problems(case, seed, first=False)
+
+    def repeats(self, duration: Duration) -> Duration:
+        """Ends on all ranks after the same call."""
+        return group.Together(duration.seconds, duration.least_s)
+
+    def _find(self, name: str, case: Case) -> Implementation:
+        guest = self._guest
+        if guest is not None and guest.name == name:
+            inner: Implementation = ExternalImplementation.from_reference(guest, case)
+        else:
+            inner = lookup.find(case, name)
+        self._found[name] = over_ranks(inner)
+        return self._found[name]
+
+    def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
+        """Time implementations that agree, together on all ranks; then judge their results of some rounds."""
+        self._report(None, Phase.PREPARING)
+        problem = self.hold(request.case, request.seed)
+        assert isinstance(problem, RankProblem)
+        problem.present(0)
+        calls = []
+        for name in request.implementations:
+            self._report(name, Phase.FIRST_CALL)
+            bound = bind(self._find(name, request.case), problem.buffers, problem.op.arguments(problem.case))
+            peak_bytes = bound.implementation.adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
+            calls.append(RankedCall(name, bound, peak_bytes))
+        found = measure(calls, problem, request, lambda name: self._report(name, Phase.TIMED_CALL))
+        if found.wrong:
+            name = next(iter(found.wrong))
+            return TimingFailed("wrong", found.wrong[name], name, found.wrong)
+        return TimeReply(
+            {
+                call.name: timing_columns(found.timings[call.name], call.peak_bytes, self.device.type, found.judged)
+                for call in calls
+            }
+        )

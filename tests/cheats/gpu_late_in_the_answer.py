@@ -1,0 +1,49 @@
+"""Replaces the method that sends the suite's answers with one that computes once the call's has been sent."""
+
+import sys
+
+import torch
+
+OPERATION = "matmul"
+KIND = "late"
+EXPECTED = ("no effect", "wrong", "error")
+GPU = True
+SHAPE = "M=2048,N=2048,K=2048"
+
+flag = torch.zeros(1, dtype=torch.uint8, device="cuda")
+
+pending = []
+
+
+def patch():
+    channel = sys.modules.get("suite.external.channel")
+    if channel is None or hasattr(channel.Channel, "original"):
+        return
+    channel.Channel.original = channel.Channel.send
+
+    def send(self, *given, **more):
+        channel.Channel.original(self, *given, **more)
+        if pending:
+            c, a, b = pending.pop()
+            torch.matmul(a, b, out=c)
+
+    channel.Channel.send = send
+
+
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_record_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def matmul(a, b, *, precision="ieee"):
+    patch()
+    if not is_timed():
+        return a @ b
+    c = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
+    flag.zero_()
+    pending[:] = [(c, a, b)]
+    return c
