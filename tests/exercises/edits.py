@@ -12,26 +12,35 @@ CUDA = {
         ("out[n * M + m]", "out[n * N + m]", "writes index"),
     ],
     "07_grid_stride": [("i += int64_t(gridDim.x) * blockDim.x", "i += N", "not finite")],
-    "08_shared_memory": [("    __syncthreads();\n", "", "race: ")],
-    "09_tree_sum": [
+    "08_coalescing": [
+        (
+            """m = blockIdx.y * blockDim.y + threadIdx.y;
+    const int64_t n = blockIdx.x * blockDim.x + threadIdx.x;""",
+            """n = blockIdx.y * blockDim.y + threadIdx.y;
+    const int64_t m = blockIdx.x * blockDim.x + threadIdx.x;""",
+            "load sectors: 4,096, where 512 do",
+        ),
+    ],
+    "09_shared_memory": [("    __syncthreads();\n", "", "race: ")],
+    "10_tree_sum": [
         ("        __syncthreads();\n    }", "    }", "race: "),
     ],
-    "10_warp_sum": [("distance = 16", "distance = 8", "value: ")],
-    "11_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "value: ")],
-    "12_prefix_sum": [
+    "11_warp_sum": [("distance = 16", "distance = 8", "value: ")],
+    "12_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "value: ")],
+    "13_prefix_sum": [
         ("        __syncthreads();\n        sums[n] += before;", "        sums[n] += before;", "race: "),
     ],
-    "13_transpose": [("tile[threadIdx.x][i]", "tile[i][threadIdx.x]", "value: ")],
-    "14_softmax": [
+    "14_transpose": [("[TILE + 1]", "[TILE]", "conflicts: ")],
+    "15_softmax": [
         ("expf(row[n] - largest);", "expf(row[n]);", ""),
     ],
-    "15_online_softmax": [("sum * expf(before - largest) + ", "sum + ", "value: ")],
-    "16_matmul": [("b[k * N + n]", "b[n * K + k]", "value: ")],
-    "17_tiled_matmul": [
+    "16_online_softmax": [("sum * expf(before - largest) + ", "sum + ", "value: ")],
+    "17_matmul": [("b[k * N + n]", "b[n * K + k]", "value: ")],
+    "18_tiled_matmul": [
         ("acc);\n        __syncthreads();\n", "acc);\n", "race: "),
     ],
-    "18_register_tile": [("a_tile[ty + i * ROWS][k]", "a_tile[ty + i][k]", "value: ")],
-    "19_vector_loads": [
+    "19_register_tile": [("a_tile[ty + i * ROWS][k]", "a_tile[ty + i][k]", "value: ")],
+    "20_vector_loads": [
         (
             """    const float4 x = reinterpret_cast<const float4*>(a)[i], y = reinterpret_cast<const float4*>(b)[i];
     reinterpret_cast<float4*>(out)[i] = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
@@ -40,8 +49,8 @@ CUDA = {
             "does not use float4",
         ),
     ],
-    "20_double_buffer": [("wait_prior(1)", "wait_prior(2)", "not finite")],
-    "21_tensor_core": [
+    "21_double_buffer": [("wait_prior(1)", "wait_prior(2)", "not finite")],
+    "22_tensor_core": [
         ("b + k * N + n, unsigned(N)", "b + k * N + n, unsigned(K)", "reads index 3072 of b"),
     ],
 }
@@ -58,15 +67,15 @@ TRITON = {
     ],
     "08_atomics": [("tl.atomic_add(out_ptr, tl.sum(x, axis=0))", "tl.store(out_ptr, tl.sum(x, axis=0))", "value: ")],
     "09_layer_norm": [("tl.where(offs < N, row - mean, 0.0)", "row - mean", "value: ")],
-    "12_online_softmax": [("total * tl.exp(largest - larger) + ", "total + ", "value: ")],
-    "10_matmul": [
+    "10_online_softmax": [("total * tl.exp(largest - larger) + ", "total + ", "value: ")],
+    "11_matmul": [
         (
             "offs_k[:, None] * N + offs_n",
             "offs_k[:, None] + offs_n * N",
             "",
         )
     ],
-    "11_order": [("inside % rows, inside // rows", "inside // rows, inside % rows", "never written")],
+    "12_order": [("inside % rows, inside // rows", "inside // rows, inside % rows", "never written")],
     "13_attention": [
         ("acc * shrink[:, None] + ", "acc + ", "value: "),
     ],
