@@ -29,8 +29,9 @@ Asked = tuple[Exercise, Path]
 def verdicts(asked: Sequence[Asked], device: str = "cpu") -> list[Verdict]:
     """The verdict on each file. A file that ends or hangs the process is wrong, and the rest get a new process.
 
-    Raises `SuiteError` if a framework or a compiler is missing.
+    Raises `UsageError` for a device that is not there, `SuiteError` if a framework or a compiler is missing.
     """
+    resolve(device)
     found: list[Verdict] = []
     while len(found) < len(asked):
         rest = asked[len(found) :]
