@@ -62,7 +62,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, *, eps: float) -> Double
 
 
 def _scaled_rows(x: DoubleDouble, eps: float) -> DoubleDouble:
-    return x / (_mean(x * x) + eps).sqrt()
+    root = (_mean(x * x) + eps).sqrt()
+    return x * (exactly(torch.ones_like(root.high)) / root)  # a quotient of subnormal numbers loses digits
 
 
 def _mean(x: DoubleDouble) -> DoubleDouble:
