@@ -136,8 +136,7 @@ def compare(
     """
     op = [*split(operations), *split(op)]
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
-    where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
-    shapes = sizes(shape, shapes_file, op)
+    where, own, shapes = resolve(device), _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
@@ -187,7 +186,7 @@ def _selection(
     )
 
 
-def _operation_file(
+def _own_file(
     op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None, gpumode: Path | None
 ) -> OperationFile | None:
     """The file that defines the operation, and its kind; None if `--op` is given.
@@ -221,7 +220,7 @@ def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
 
 
 def _sampled(options: Options, sustained: Sustain, max_noise: float, least: Least, repeat: int) -> Options:
-    """The options with these of sampling. Raises `UsageError` for values out of range, or that contradict each other."""
+    """The options with these of sampling. Raises `UsageError` for values that are wrong or contradict each other."""
     if options.cache not in ("cold", "warm"):
         raise UsageError(f"--cache: {unknown(options.cache, ('cold', 'warm'))}")
     check_timeout(options.timeout_s)
