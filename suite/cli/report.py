@@ -30,6 +30,12 @@ def report(
         typer.Option(metavar="X", help="Your price of an hour of the device: adds costs. X,Y: one for each run."),
     ] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    frameworks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PATH", help="Write one Markdown page instead: JAX against torch, by operation."
+        ),
+    ] = None,
     site: Annotated[
         Path | None,
         typer.Option(parser=folder, metavar="DIR", help="Write a static site instead: an index, a page for each run."),
@@ -51,6 +57,14 @@ def report(
 
         for path in write_site(runs, site, THRESHOLD, say):
             print(path)
+        return
+
+    if frameworks is not None:
+        from suite.report.write import write_framework_page
+
+        if formats != "html" or out is not None or open_it or len(runs) != 1:
+            raise UsageError("--frameworks PATH writes one page of one run to PATH: give no --format, --out or --open")
+        print(write_framework_page(runs[0], frameworks))
         return
 
     kept = [path for path in runs if holds_results(path)] or runs

@@ -118,6 +118,7 @@ def new_parameters(param: torch.Tensor, first: Uncertain, second: Uncertain, at:
 
 class AdamStep(Operation):
     rank = 62
+    group = "elementwise"
     name = "adam_step"
     formula = "m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = p - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)"
     dims = ("N",)

@@ -11,6 +11,7 @@ from suite.core.errors import UsageError
 from suite.core.files import MAX_RESULT_BYTES, check_writable, read_regular, refuse_foreign, write_atomically
 from suite.core.names import unknown
 from suite.diff.load import Side
+from suite.report.framework_page import framework_page, is_ours, page_path
 from suite.report.load import Run, load_runs, priced
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import Plot, is_plot, plots_of
@@ -83,6 +84,18 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
             if path.is_file() and is_plot(read_regular(path, MAX_RESULT_BYTES)):
                 path.unlink()
     return written
+
+
+def write_framework_page(given: Path, to: Path) -> Path:
+    """Write the page of a run that compares frameworks to the file `to`, or to `frameworks.md` in that folder.
+
+    Raises `UsageError` for a path without results, and for a file in the way that no such page is.
+    """
+    path = page_path(to)
+    check_writable(path.parent)
+    (run,) = load_runs([given])
+    refuse_foreign([path], is_ours, "a page of `report --frameworks`")
+    return _write(path, framework_page(run))
 
 
 def _refuse_foreign(out: Path, formats: Sequence[str], plots: Sequence[str]) -> None:
