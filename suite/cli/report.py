@@ -25,6 +25,10 @@ def report(
             parser=folder, metavar="PATH", help="Folder of the report. Default: the run's; of several runs: report/."
         ),
     ] = None,
+    price_per_hour: Annotated[
+        str,
+        typer.Option(metavar="X", help="Your price of an hour of the device: adds costs. X,Y: one for each run."),
+    ] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     frameworks: Annotated[
         Path | None,
@@ -46,8 +50,8 @@ def report(
     from suite.report.write import report as run
 
     if site is not None:
-        if formats != "html" or out is not None or open_it:
-            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out or --open")
+        if formats != "html" or out is not None or open_it or price_per_hour:
+            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out, --open or --price-per-hour")
         from suite.diff.judge import THRESHOLD
         from suite.nightly.site import write_site
 
@@ -67,5 +71,13 @@ def report(
     for path in runs:
         if path not in kept:
             say(f"left out: {path}: no results here")
-    for path in run(kept, [name.strip() for name in formats.split(",")], out, open_it=open_it):
+    names = [name.strip() for name in formats.split(",")]
+    for path in run(kept, names, out, open_it=open_it, prices=_prices(price_per_hour)):
         print(path)
+
+
+def _prices(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",") if text]
+    except ValueError:
+        raise UsageError(f"--price-per-hour: {text!r} must be a number, or numbers with commas between them") from None

@@ -70,6 +70,7 @@ def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
 
 class Conv2d(Operation):
     rank = 46
+    group = "windows"
     name = "conv2d"
     formula = (
         "y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] w[k, r, s, c]"

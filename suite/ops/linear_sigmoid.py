@@ -129,6 +129,7 @@ ODD = (33, 65, 34)
 
 class LinearSigmoid(Operation):
     rank = 42
+    group = "products"
     name = "linear_sigmoid"
     formula = "Y[i, j] = 1 / (1 + exp(-(sum over k of X[i, k] W[j, k] + b[j])))"
     dtypes_beyond = (DOUBLE,)

@@ -123,6 +123,7 @@ def sum_over_rows(gradient: Derivative) -> Sum:
 
 class LinearSigmoidGrad(LinearSigmoid):
     rank = 43
+    group = "products"
     name = "linear_sigmoid_grad"
     formula = (
         "dX = dZ W, dW = dZ^T X, db[j] = sum over i of dZ[i, j], where dZ = dY * Y * (1 - Y), Y = sigma(X W^T + b)"

@@ -176,7 +176,8 @@ def add_float8(families: dict[str, Family]) -> dict[str, Family]:
 
 
 class Matmul(Operation):
-    rank = 40
+    rank = 41
+    group = "products"
     name = "matmul"
     formula = "C[i, j] = sum over k of A[i, k] B[k, j]"
     dims = ("M", "N", "K")

@@ -12,7 +12,7 @@ from suite.core.files import MAX_RESULT_BYTES, check_writable, read_regular, ref
 from suite.core.names import unknown
 from suite.diff.load import Side
 from suite.report.framework_page import framework_page, is_ours, page_path
-from suite.report.load import Run, load_runs
+from suite.report.load import Run, load_runs, priced
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import Plot, is_plot, plots_of
 
@@ -22,8 +22,17 @@ PAGE_TITLE = ": kernels compared</title>"
 """A text of every page, by which a page of an earlier report is known."""
 
 
-def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | None, *, open_it: bool) -> list[Path]:
+def report(
+    given: Sequence[Path | Side],
+    formats: Sequence[str],
+    out: Path | None,
+    *,
+    open_it: bool,
+    prices: Sequence[float] = (),
+) -> list[Path]:
     """Load runs, write the report, and show its page in a browser if `open_it`. Returns the files as `write` does.
+
+    prices: of an hour of a device, one for all runs or one each; without any, nothing is said of costs.
 
     `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
@@ -34,7 +43,8 @@ def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | Non
         raise UsageError(f"open shows the page, which format {','.join(formats)} does not write; add html")
     folder = out or _folder_of(given)
     check_writable(folder)
-    written = write(load_runs(given), formats, folder)
+    runs = load_runs(given)
+    written = write(priced(runs, prices) if prices else runs, formats, folder)
     if open_it:
         webbrowser.open(written[0].resolve().as_uri())
     return written

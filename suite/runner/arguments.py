@@ -154,6 +154,8 @@ def one_case(
     if not isinstance(operation, str):
         raise UsageError(f"operation: {operation!r} is no text")
     op = ops.get(operation)
+    if op.over_ranks:
+        raise UsageError(f"{operation} runs in several processes: compare(..., files=[...]) calls a file in each")
     if isinstance(case, Case):
         if case.operation != operation:
             raise UsageError(f"the case is of {case.operation}, and the operation asked for is {operation}")
