@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_add_norm
+from jax_impls._runtime.contract import check_norm_pair
 
 VENDOR = "XLA"
 
@@ -23,7 +23,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Array, N], *, eps: f
     x and residual (M, N), weight (N,). y is of the sum in float32.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     r = x.astype(jnp.float32) + residual.astype(jnp.float32)
     scale = lax.rsqrt(jnp.mean(r * r, axis=1, keepdims=True) + eps)
     return (r * scale * weight.astype(jnp.float32)).astype(x.dtype), r.astype(x.dtype)

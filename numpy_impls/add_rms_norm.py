@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_add_norm
+from numpy_impls._runtime.contract import check_norm_pair
 from numpy_impls.rms_norm import rms_norm
 
 Matrix = Float[np.ndarray, "M N"]
@@ -18,6 +18,6 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[np.ndarray, N], *, e
     x and residual (M, N), weight (N,), any strides; the results are row-major. y is of the rounded r.
     float32, float16 or bfloat16; computed in float64 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     r = (x.astype(np.float64) + residual.astype(np.float64)).astype(x.dtype, order="C")
     return rms_norm(r, weight, eps=eps), r

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_add_norm
+from cuda_ref._runtime.contract import check_norm_pair
 from cuda_ref._runtime.kept import kept
 from cuda_ref.add_rms_norm import Matrix
 
@@ -23,7 +23,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     M, N = x.shape
     y, r = x.new_empty(M, N), residual.new_empty(M, N)
     if y.numel() > 0:

@@ -105,13 +105,14 @@ def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, 
     return M, N
 
 
-def check_add_norm(operation: str, x: Array, residual: Array, weight: Array) -> tuple[int, ...]:
-    """Checks the matrix and the residual (M, N) of a normalization of their sum, and its weight (N,)."""
+def check_norm_pair(operation: str, x: Array, weight: Array, **other: Array) -> tuple[int, ...]:
+    """Checks the matrix of a normalization, its weight (N,), and another matrix (M, N), by name. Returns M and N."""
     shape = _check_dims(operation, "x", x, ("M", "N"))
     of_x = ("x", shape, ("M", "N"))
-    _check_shape(operation, of_x, "residual", residual, shape)
+    for name, matrix in other.items():
+        _check_shape(operation, of_x, name, matrix, shape)
     _check_shape(operation, of_x, "weight", weight, shape[1:])
-    _check_arrays(operation, {"x": x, "residual": residual, "weight": weight})
+    _check_arrays(operation, {"x": x, "weight": weight, **other})
     return shape
 
 

@@ -49,7 +49,8 @@ def list_operations(
         inputs = {name: {k: kind.about for k, kind in ops.get(name).families.items()} | common for name in names}
         telling = {name: [each.name for each in ops.get(name).all_telling] for name in names}
         found = {"device": where.name, "implementations": entries, "inputs": inputs, "telling": telling}
-        print(json.dumps(found | {"signatures": {name: _signatures(name) for name in names}}))
+        more = {"groups": ops.by_group(names), "signatures": {name: _signatures(name) for name in names}}
+        print(json.dumps(found | more))
         return
     from suite.cli.console import print_lines, stdout
     from suite.results.render.layout import wrapped
@@ -58,10 +59,23 @@ def list_operations(
     print_lines(
         console, wrapped(f"on {where.name}; Triton interpreted and CUDA emulated are never timed", console.width)
     )
-    for name in names:
+    print_lines(console, _group_lines(names, console.width))
+    for name in (name for group in ops.by_group(names).values() for name in group):
         own = [entry for entry in entries if entry["operation"] == name]
         print_lines(console, _operation_lines(name, where, own, console.width, bool(given)))
     print_lines(console, _input_lines(names, console.width))
+
+
+def _group_lines(names: Sequence[str], width: int) -> list[Text]:
+    """Lines with the operations of each group, unless there is only one operation."""
+    from rich.text import Text
+
+    from suite import ops
+    from suite.results.render.layout import wrapped
+
+    groups = ops.by_group(names).items() if len(names) > 1 else ()
+    texts = [f"{group}: {', '.join(members)}" for group, members in groups]
+    return [Text(line) for text in texts for line in wrapped(text, width, indent="  ")] + [Text()] * bool(texts)
 
 
 def _implementations(names: Sequence[str], where: Device) -> list[dict[str, Any]]:

@@ -25,7 +25,17 @@ def report(
             parser=folder, metavar="PATH", help="Folder of the report. Default: the run's; of several runs: report/."
         ),
     ] = None,
+    price_per_hour: Annotated[
+        str,
+        typer.Option(metavar="X", help="Your price of an hour of the device: adds costs. X,Y: one for each run."),
+    ] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    frameworks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PATH", help="Write one Markdown page instead: JAX against torch, by operation."
+        ),
+    ] = None,
     site: Annotated[
         Path | None,
         typer.Option(parser=folder, metavar="DIR", help="Write a static site instead: an index, a page for each run."),
@@ -40,8 +50,8 @@ def report(
     from suite.report.write import report as run
 
     if site is not None:
-        if formats != "html" or out is not None or open_it:
-            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out or --open")
+        if formats != "html" or out is not None or open_it or price_per_hour:
+            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out, --open or --price-per-hour")
         from suite.diff.judge import THRESHOLD
         from suite.nightly.site import write_site
 
@@ -49,9 +59,25 @@ def report(
             print(path)
         return
 
+    if frameworks is not None:
+        from suite.report.write import write_framework_page
+
+        if formats != "html" or out is not None or open_it or len(runs) != 1:
+            raise UsageError("--frameworks PATH writes one page of one run to PATH: give no --format, --out or --open")
+        print(write_framework_page(runs[0], frameworks))
+        return
+
     kept = [path for path in runs if holds_results(path)] or runs
     for path in runs:
         if path not in kept:
             say(f"left out: {path}: no results here")
-    for path in run(kept, [name.strip() for name in formats.split(",")], out, open_it=open_it):
+    names = [name.strip() for name in formats.split(",")]
+    for path in run(kept, names, out, open_it=open_it, prices=_prices(price_per_hour)):
         print(path)
+
+
+def _prices(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",") if text]
+    except ValueError:
+        raise UsageError(f"--price-per-hour: {text!r} must be a number, or numbers with commas between them") from None

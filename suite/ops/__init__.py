@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from suite.problem.operation import Operation
     from suite.problem.source import Source
 
+GROUPS = ("elementwise", "rows", "losses", "products", "windows", "attention", "caches", "ranks")
+"""Kinds of operations: element by element; rows of matrices; losses of a model; products of matrices, also in a
+recurrence; windows of images; attention; its caches; several devices."""
+OTHER = "other"
 UNRANKED = 1_000_000
 """Rank of an operation that declares none: after all others."""
 
@@ -45,6 +50,17 @@ def alone() -> tuple[str, ...]:
 def over_ranks(name: str) -> bool:
     """Return the operation's `over_ranks`, a literal of its class."""
     return bool(_declaration(name, "over_ranks", False))
+
+
+def group(name: str) -> str:
+    """Return the operation's `group`, a literal of its class: the kind of its work, one of GROUPS, or OTHER."""
+    return str(_declaration(name, "group", OTHER))
+
+
+def by_group(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the groups of these operations in the order of GROUPS, each with its operations in the order given."""
+    found = {each: [name for name in given if group(name) == each] for each in (*GROUPS, OTHER)}
+    return {each: names for each, names in found.items() if names}
 
 
 def options(name: str) -> tuple[Option, ...]:

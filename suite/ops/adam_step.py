@@ -118,6 +118,7 @@ def new_parameters(param: torch.Tensor, first: Uncertain, second: Uncertain, at:
 
 class AdamStep(Operation):
     rank = 62
+    group = "elementwise"
     name = "adam_step"
     formula = "m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = p - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)"
     dims = ("N",)
@@ -181,8 +182,8 @@ class AdamStep(Operation):
         """Cases on a GPU: the parameters of a large layer, in every type; then Adam, and a small layer."""
         if device_type != "cuda":
             return [self.case((5000,), dtype) for dtype in DTYPES]
-        cases = [self.case((2**26,), dtype, decoupled=True) for dtype in DTYPES]
-        return [*cases, self.case((2**26,), "float32"), self.case((2**20,), "float32", decoupled=True)]
+        cases = [self.case((2**24,), dtype, decoupled=True) for dtype in DTYPES]
+        return [*cases, self.case((2**24,), "float32"), self.case((2**20,), "float32", decoupled=True)]
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape,) * 4

@@ -63,6 +63,7 @@ def add_rms_norm_noise(
 
 class AddRmsNorm(Operation):
     rank = 38
+    group = "rows"
     name = "add_rms_norm"
     formula = "r[i, j] = x[i, j] + residual[i, j]; y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps)"
     dims = ("M", "N")

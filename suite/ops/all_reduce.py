@@ -29,6 +29,7 @@ def large_numbers(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
 
 class AllReduce(RankedOperation):
     rank = 200
+    group = "ranks"
     name = "all_reduce"
     over_ranks = True
     formula = "y[i] = sum over ranks of x[i], the same on every rank"

@@ -82,6 +82,7 @@ def add_float8(families: dict[str, Family]) -> dict[str, Family]:
 
 class Attention(Operation):
     rank = 50
+    group = "attention"
     name = "attention"
     formula = "O[b, h, i] = softmax over visible j of (Q[b, h, i] . K[b, h_kv, j] / sqrt(D)) times V[b, h_kv, j]"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")

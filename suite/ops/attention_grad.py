@@ -232,6 +232,7 @@ def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 
 class AttentionGrad(Attention):
     rank = 55
+    group = "attention"
     name = "attention_grad"
     dtypes_beyond = (DOUBLE,)
     formula = "dQ, dK, dV = gradients of the sum of dO * O, where O = softmax(Q K^T / sqrt(D)) V; with the forward pass"

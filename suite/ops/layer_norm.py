@@ -111,6 +111,7 @@ def small(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 class LayerNorm(Operation):
     rank = 37
+    group = "rows"
     name = "layer_norm"
     formula = "y[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j]"
     dtypes_beyond = (DOUBLE,)

@@ -141,6 +141,7 @@ def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 
 class Lstm(Operation):
     rank = 60
+    group = "products"
     name = "lstm"
     formula = "i, f, g, o = x[t] W_ih^T + h W_hh^T + bias; c = s(f) c + s(i) tanh(g); y[t] = h = s(o) tanh(c)"
     dtypes_beyond = (DOUBLE,)

@@ -21,6 +21,7 @@ from suite.problem.truth import Truth
 
 class MatrixAdd(Operation):
     rank = 20
+    group = "elementwise"
     name = "matrix_add"
     formula = "C[i, j] = A[i, j] + B[i, j]"
     dtypes_beyond = (DOUBLE,)

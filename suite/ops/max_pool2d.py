@@ -138,6 +138,7 @@ class Pooling(Operation):
 
 class MaxPool2d(Pooling):
     rank = 47
+    group = "windows"
     name = "max_pool2d"
     formula = "y[n, p, q, c] = max over r < R, s < S of x[n, p stride + r - padding, q stride + s - padding, c]"
     families: ClassVar = {

@@ -53,6 +53,7 @@ def scattered(winner: torch.Tensor, dy: torch.Tensor, case: Case) -> torch.Tenso
 
 class MaxPool2dGrad(Pooling):
     rank = 48
+    group = "windows"
     name = "max_pool2d_grad"
     formula = "dx[n, h, w, c] = sum of dy[n, p, q, c] over the windows (p, q) whose first largest pixel is (h, w)"
     untold = ("nan@0",)

@@ -90,6 +90,7 @@ def equal_features(weights: torch.Tensor, parts: int) -> torch.Tensor:
 
 class MultiHeadAttention(Operation):
     rank = 58
+    group = "attention"
     name = "multi_head_attention"
     formula = "Y = concat over h of (softmax(Q_h K_h^T / sqrt(E / H)) V_h) W_out^T, where Q, K, V = X W_qkv^T"
     dtypes_beyond = (DOUBLE,)

@@ -83,6 +83,7 @@ def rows_of_scales(shape: Shape, case: Case, source: torch.Generator) -> torch.T
 
 class RmsNorm(Operation):
     rank = 36
+    group = "rows"
     name = "rms_norm"
     formula = "y[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps)"
     dtypes_beyond = (DOUBLE,)

@@ -95,13 +95,14 @@ def of_angles(kind: Family) -> Family:
 
 class Rope(Operation):
     rank = 33
+    group = "elementwise"
     name = "rope"
     formula = "(a, b) -> (a cos - b sin, b cos + a sin) for each pair of features of q and k, by the angle of its token"
     dims = ("B", "S", "H", "H_kv", "D")
     outputs = ("q", "k")
     options = (
         Option("layout", ("halves", "pairs"), "a pair is i and i + D/2 (halves), or 2i and 2i + 1 (pairs)"),
-        Option("inverse", (False, True), "rotate back, which is the gradient too"),
+        Option("direction", ("forward", "inverse"), "rotate, or rotate back, which is the gradient"),
     )
     sizes: ClassVar = {"B": (1, 2), "S": (1, 31, 64, 257), "H": (1, 3, 32), "H_kv": (1, 2, 8), "D": (2, 36, 64, 128)}
     sweep = tuple((1, 2**k, 32, 8, 128) for k in range(0, 15, 2))
@@ -126,7 +127,7 @@ class Rope(Operation):
             return [self.case((1, 40, 4, 2, 64), dtype) for dtype in DTYPES]
         shape = (4, 4096, 32, 8, 128)
         cases = [self.case(shape, "bfloat16"), self.case(shape, "bfloat16", layout="pairs")]
-        cases.append(self.case(shape, "bfloat16", inverse=True))
+        cases.append(self.case(shape, "bfloat16", direction="inverse"))
         cases.append(self.case((16, 2048, 16, 16, 64), "bfloat16"))
         return [*cases, self.case(shape, "float16"), self.case((2, *shape[1:]), "float32")]
 
@@ -135,7 +136,7 @@ class Rope(Operation):
         return ((b, s, h, d), (b, s, h_kv, d), (s, d // 2), (s, d // 2))
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        return self.option_values(case)
+        return {"layout": case.option("layout", "halves"), "inverse": _is_inverse(case)}
 
     def validate(self, dims: Mapping[str, int]) -> None:
         if dims["D"] % 2:
@@ -153,7 +154,7 @@ class Rope(Operation):
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield blocks of q, then of k; a block is contiguous in the joined results, and cuts no head."""
-        layout, sign = self.option_values(case)["layout"], -1.0 if case.option("inverse") else 1.0
+        layout, sign = self.option_values(case)["layout"], -1.0 if _is_inverse(case) else 1.0
         count = self.output_shape(case)[0]
         for begin, x in zip(outputs.starts(self.output_shapes(case)), inputs[:2], strict=True):
             for index in blocks(tuple(x.shape)):
@@ -177,6 +178,10 @@ class Rope(Operation):
     def workspace_bytes(self, case: Case) -> int:
         q, k, angles, _ = self.operands(case)
         return max(block_bytes(q, 8), block_bytes(k, 8)) + block_bytes(angles, 5)
+
+
+def _is_inverse(case: Case) -> bool:
+    return bool(case.option("direction") == "inverse")
 
 
 def _position(index: tuple[slice, ...], shape: Shape) -> int:

@@ -72,6 +72,7 @@ def whole_range(shape: Shape, case: Case, source: torch.Generator) -> torch.Tens
 
 class Sigmoid(Operation):
     rank = 30
+    group = "elementwise"
     name = "sigmoid"
     formula = "y[i] = 1 / (1 + exp(-x[i]))"
     dtypes_beyond = (DOUBLE,)

@@ -78,6 +78,7 @@ def saturated(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor
 
 class SiluMul(Operation):
     rank = 31
+    group = "elementwise"
     name = "silu_mul"
     formula = "y[i, j] = act(a[i, j]) * b[i, j], where act(a) is a * sigmoid(a), or gelu"
     dims = ("M", "N")

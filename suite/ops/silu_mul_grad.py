@@ -39,6 +39,7 @@ def slope_error(a: torch.Tensor, of: Gate) -> torch.Tensor:
 
 class SiluMulGrad(SiluMul):
     rank = 32
+    group = "elementwise"
     name = "silu_mul_grad"
     formula = "dA = dY * B * act'(A), dB = dY * act(A), the gradients of the sum of dY * act(A) * B"
     dims = ("M", "N")

@@ -97,6 +97,7 @@ def minus_infinity(shape: Shape, case: Case, source: torch.Generator) -> torch.T
 
 class Softmax(Operation):
     rank = 35
+    group = "rows"
     name = "softmax"
     formula = "y[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k])"
     dtypes_beyond = (DOUBLE,)

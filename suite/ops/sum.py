@@ -95,6 +95,7 @@ def halves(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 class Sum(Operation):
     rank = 34
+    group = "rows"
     name = "sum"
     formula = "y = sum over i and j of x[i, j]; axis 0: y[j] = sum over i; axis 1: y[i] = sum over j"
     dtypes_beyond = (DOUBLE,)

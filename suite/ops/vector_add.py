@@ -20,6 +20,7 @@ from suite.problem.truth import Truth
 
 class VectorAdd(Operation):
     rank = 10
+    group = "elementwise"
     name = "vector_add"
     formula = "c[i] = a[i] + b[i]"
     dtypes_beyond = (DOUBLE,)

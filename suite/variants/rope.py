@@ -39,7 +39,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if max(each.numel() for each in inputs[:2]) > MAX_ELEMENTS:
         return
     q, k, cos, sin = (each.double() for each in inputs)
-    sign = -1.0 if case.option("inverse") else 1.0
+    sign = -1.0 if case.option("direction") == "inverse" else 1.0
     layout = str(case.option("layout", "halves"))
     right = [Rotation(x, cos, sin * sign, layout) for x in (q, k)]
     products = [each.products() for each in right]

@@ -218,7 +218,10 @@ class Session:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
-        if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) == "emulated":
+        if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) in (
+            "emulated",
+            "interpreted",
+        ):
             problems = self._telling_problems(request.case, request.seed, first=False)
             fault = self.external.memory_fault(reference, problems, request.timeout_s)
             return replace(reply, diagnosis=fault or reply.diagnosis)  # says more than the values of the result

@@ -68,6 +68,20 @@ def test_list_of_a_named_operation_has_the_signatures_of_your_files(
     assert "--with .py" not in capsys.readouterr().out
 
 
+def test_list_groups_operations_and_fits_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(map(ops.group, ops.names())) <= set(ops.GROUPS)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call(monkeypatch, "list", "--device", "cpu") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    groups, overview = ops.by_group(ops.names()), lines.index("")
+    assert [line.partition(":")[0] for line in lines[:overview] if line.partition(":")[0] in groups] == list(groups)
+    shown = [line.partition(":")[0] for line in lines[overview:] if line.partition(":")[0] in ops.names()]
+    assert shown == [name for names in groups.values() for name in names]
+
+
 def test_list_refuses_an_unknown_operation_and_names_the_nearest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,8 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "sum": lambda size: (size, 2 * size),
     "softmax": lambda size: (size, 2 * size),
     "rms_norm": lambda size: (size, 2 * size),
+    "rms_norm_grad": lambda size: (size, 2 * size),
+    "layer_norm_grad": lambda size: (size, 2 * size),
     "add_rms_norm": lambda size: (size, 2 * size),
     "layer_norm": lambda size: (size, 2 * size),
     "matmul": lambda size: (64, size, size + 16),

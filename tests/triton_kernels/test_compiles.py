@@ -31,6 +31,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "rows": [
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
+        *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
     ],

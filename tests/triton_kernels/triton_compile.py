@@ -182,6 +182,8 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "softmax": rows,
     "rms_norm": rows,
     "add_rms_norm": rows,
+    "rms_norm_grad": rows,
+    "layer_norm_grad": rows,
     "layer_norm": rows,
     "sum": sums,
     "matmul": matmul,

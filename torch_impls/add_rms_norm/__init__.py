@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_add_norm
+from torch_impls._runtime.contract import check_norm_pair
 
 VENDOR = "PyTorch"
 
@@ -24,6 +24,6 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, N], *, eps: 
     x and residual (M, N), weight (N,), any strides; the results are row-major. y is of the rounded r.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     y, r = plain(x, residual, weight, eps)
     return y.contiguous(), r.contiguous()

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torch_impls._runtime.compiled import compiled
-from torch_impls._runtime.contract import check_add_norm
+from torch_impls._runtime.contract import check_norm_pair
 from torch_impls.add_rms_norm import Matrix, plain
 
 VENDOR = "PyTorch (Inductor)"
@@ -21,5 +21,5 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, N], *, eps: 
     Row-major operands. Raises ValueError for other shapes and dtypes; NotImplementedError for strides and for few
     elements.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     return _add_rms_norm(x, residual, weight, eps=eps)

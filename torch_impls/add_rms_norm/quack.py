@@ -6,7 +6,7 @@ from jaxtyping import Float
 from quack.rmsnorm import rmsnorm_fwd
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_add_norm
+from torch_impls._runtime.contract import check_norm_pair
 from torch_impls.add_rms_norm import Matrix
 
 PEER = "quack-kernels"
@@ -18,7 +18,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, N], *, eps: 
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     if x.numel() == 0:
         return x.new_empty(x.shape), x.new_empty(x.shape)
     y, r, _ = rmsnorm_fwd(x.contiguous(), weight.contiguous(), residual=residual.contiguous(), eps=eps)

@@ -67,6 +67,8 @@ def _results(function: Callable[..., Any]) -> Callable[..., Any]:
         return _pooled
     if function.__name__ == "adam_step":
         return lambda param, grad, m, v, **_: tuple(each.new_empty(each.shape) for each in (param, m, v))
+    if function.__name__ == "layer_norm_grad":
+        return lambda x, weight, dy, *, eps: tuple(each.new_empty(each.shape) for each in (x, weight, weight))
     if get_origin(signature(function).return_annotation) is tuple:
         return lambda *tensors, **_: tuple(each.new_empty(each.shape) for each in tensors[: _count(function)])
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.rows import blocks
-from triton_kernels._runtime.contract import check_add_norm
+from triton_kernels._runtime.contract import check_norm_pair
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -77,7 +77,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     Tail: columns beyond N are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     M, N = x.shape
     y, r = (empty_output((M, N), x.dtype, x.device) for _ in range(2))
     if y.numel() > 0:

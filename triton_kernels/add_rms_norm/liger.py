@@ -4,7 +4,7 @@ from jaxtyping import Float
 from liger_kernel.ops import LigerFusedAddRMSNormFunction
 from torch import Tensor
 
-from triton_kernels._runtime.contract import check_add_norm
+from triton_kernels._runtime.contract import check_norm_pair
 from triton_kernels.add_rms_norm import Matrix
 
 PEER = "liger-kernel"
@@ -17,7 +17,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for rows that the library refuses.
     """
-    check_add_norm("add_rms_norm", x, residual, weight)
+    check_norm_pair("add_rms_norm", x, weight, residual=residual)
     if x.shape[1] > LONGEST:
         raise NotImplementedError(f"add_rms_norm: liger-kernel takes rows of at most {LONGEST}; got {x.shape[1]}")
     if x.numel() == 0:

@@ -14,6 +14,8 @@ SPILLS = {
     "softmax/registers": 320,
     "rms_norm/registers": 320,
     "add_rms_norm/registers": 720,
+    "rms_norm_grad/persistent": 40,
+    "layer_norm_grad/persistent": 1000,
     "layer_norm/registers": 1000,
     "attention_grad/attention_grad": 64,
     "attention_grad/tiles": 64,

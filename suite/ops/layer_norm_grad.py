@@ -1,0 +1,70 @@
+"""layer_norm_grad: the gradients of layer_norm's matrix, weight and bias, from the gradient of its result."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from suite.numerics.bounds import deviations
+from suite.numerics.formats import unit_roundoff
+from suite.ops.layer_norm import EPS, FACTORS, OTHER_EPS, row_variances, shifted, small
+from suite.ops.rms_norm_grad import ODD, Normed, RmsNormGrad
+from suite.problem import family, numbers
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.shape import Shape
+
+
+class LayerNormGrad(RmsNormGrad):
+    rank = 40
+    group = "rows"
+    name = "layer_norm_grad"
+    formula = (
+        "dX = s (G - mean(G) - Xhat mean(G Xhat)), dW = sum over rows of dY Xhat, db = sum over rows of dY, "
+        "where s = 1 / sqrt(variance + eps), Xhat = (X - mean) s, G = dY W"
+    )
+    dims = ("M", "N")
+    is_square = True
+    outputs = ("dx", "dweight", "dbias")
+    centered = True
+    families: ClassVar = {
+        "normal": family.normal(),
+        "sizes": family.sizes(*RmsNormGrad.ragged),
+        "empty": family.empty((0, 5), (5, 0)),
+        "strided": family.strided_views(ODD),
+        "offset": family.offset(ODD),
+        "nan": family.nan(ODD, values=numbers.per_operand(numbers.one_nan, numbers.normals)),
+        "range": family.spread(ODD, 20, -20, 10),
+        "small": Family("variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=(ODD,)),
+        "shifted": Family(
+            "means of 64 and more: E[x^2] - E[x]^2 cancels",
+            numbers.per_operand(shifted, numbers.normals),
+            shapes=(ODD,),
+        ),
+        "eps": Family(f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),
+    }
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        return {"eps": EPS, **self.family(case.inputs).arguments}
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        return (case.shape, (case["N"],), (case["N"],))
+
+    def normed(self, x: torch.Tensor, eps: float, dtype: str) -> Normed:
+        """Norm some rows, float64; the errors are those of `layer_norm_limit`."""
+        mean = x.mean(dim=1, keepdim=True)
+        centered = x - mean
+        scale = centered.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
+        mean_variance, squares = row_variances(x, centered, dtype)
+        shift = mean.abs() * unit_roundoff("float32")
+        moved = (mean_variance.sqrt() * deviations(x.numel()) + shift) * scale
+        variance = squares / 4.0 + (moved.square() / 2.0).square()
+        return Normed(centered.mul_(scale), scale, variance, FACTORS, mean_variance, shift)
+
+    def flops(self, case: Case) -> int:
+        """Count those of rms_norm_grad, and for each element two sums of means, two differences, a sum of dbias."""
+        return 16 * case["M"] * case["N"]
+
+
+OP = LayerNormGrad()
