@@ -65,6 +65,8 @@ def train(learner: Trainer, settings: Settings, steps: int, drawn: tuple[Digits,
         losses.append(learner.step(images, labels, RATE * (1.0 - number / steps)))
         if number == FIRST_STEPS - 1:
             float(losses[-1])
+            if settings.device == "cuda":
+                torch.cuda.reset_peak_memory_stats()  # the first steps choose kernels, with buffers of their own
             begin, energy = time.perf_counter(), joules(settings)
     last = float(np.mean([float(each) for each in losses[-20:]]))
     seconds, now = time.perf_counter() - begin, joules(settings)

@@ -58,8 +58,6 @@ class KernelTrainer:
         self.weights = {name: torch.tensor(each, device=settings.device) for name, each in weights.items()}
         self.m, self.v = ({name: torch.zeros_like(each) for name, each in self.weights.items()} for _ in range(2))
         self.found: dict[str, Tensor] = {}
-        if settings.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
 
     @torch.no_grad()
     def step(self, images: np.ndarray, labels: np.ndarray, lr: float) -> Tensor:

@@ -20,8 +20,6 @@ class TorchTrainer:
         }
         self.optimizer = torch.optim.Adam(self.weights.values(), fused=settings.device == "cuda")
         torch.backends.cudnn.conv.fp32_precision = "ieee"  # cuDNN's default is tf32
-        if settings.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
 
     def step(self, images: np.ndarray, labels: np.ndarray, lr: float) -> Tensor:
         self.optimizer.zero_grad()

@@ -28,6 +28,7 @@ class AllGatherMatmul(RankedOperation):
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 4096))
     telling = (TellingCase("many_rows", (1040, 16, 48)),)
+    sizes: ClassVar = {"M": (1, 33, 64), "N": (1, 65, 128), "K": (1, 34, 129)}
     ragged = ((1, 1, 1), (1, 129, 65), (37, 41, 1), (64, 64, 64), (127, 65, 33))
     untold = ("nan",)  # oneDNN multiplies what lies beside a row by 0; NaN in any one operand is told
     weights = (1,)

@@ -30,7 +30,7 @@ ADDED_COLUMNS = (
         "count_shared_loads",
     ),
     *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
-    *("count_elements_loaded", "count_elements_stored", "count_masked"),
+    *("count_elements_loaded", "count_elements_stored", "count_masked", "host", "gpu", "driver"),
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -237,6 +237,10 @@ class Row:
     count_elements_stored: int | None = _column("Triton: elements that one call stores, without the masked ones")
     count_masked: float | None = _column("Triton: share of elements that masks leave out of loads and stores, 0 to 1")
 
+    host: str = _column("the host that ran it; empty for a run on one device", "")
+    gpu: str = _column("the UUID of the GPU that ran it; empty on a CPU, and for a run on one device", "")
+    driver: str = _column("the version of that GPU's driver", "")
+
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
             setattr(self, name, TYPES[name](getattr(self, name)))
