@@ -137,8 +137,9 @@ def test_calls_are_counted_on_a_cpu_in_a_small_case(compare: Compare, monkeypatc
     monkeypatch.setattr(child, "counts", count)
     names = ("cuda", "triton", "torch")
     rows = {row.implementation: row for row in compare(answer, names=names, counted=True, timed=False)}
-    assert [(once.device.type, once.case.label) for once in asked] == [("cpu", "N=100003")]
+    assert [(once.device.type, once.case.label) for once in asked] == [("cpu", "N=100003")] * 2
     assert (rows["cuda"].count_loads, rows["cuda"].counted) == (6252, "N=100003 float32")
+    assert (rows["triton"].status, rows["triton"].counted) == (Status.OK, "none: too many steps")
     assert rows["torch"].counted == "none: torch runs the kernels of a library or of a compiler"
 
 
