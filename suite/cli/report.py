@@ -46,9 +46,10 @@ def report(
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
     --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
     """
+    from suite.report.write import write_framework_page
+
     if site is not None:
-        if formats != "html" or out is not None or open_it or price_per_hour:
-            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out, --open or --price-per-hour")
+        _refuse_others("--site DIR", formats, out, others=open_it or bool(price_per_hour))
         from suite.diff.judge import THRESHOLD
         from suite.nightly.site import write_site
 
@@ -57,10 +58,7 @@ def report(
         return
 
     if frameworks is not None:
-        from suite.report.write import write_framework_page
-
-        if formats != "html" or out is not None or open_it or len(runs) != 1:
-            raise UsageError("--frameworks PATH writes one page of one run to PATH: give no --format, --out or --open")
+        _refuse_others("--frameworks PATH", formats, out, others=open_it or bool(price_per_hour) or len(runs) > 1)
         print(write_framework_page(runs[0], frameworks))
         return
 
@@ -84,3 +82,11 @@ def _prices(text: str) -> list[float]:
         return [float(each) for each in text.split(",") if text]
     except ValueError:
         raise UsageError(f"--price-per-hour: {text!r} must be a number, or numbers with commas between them") from None
+
+
+def _refuse_others(given: str, formats: str, out: Path | None, *, others: bool) -> None:
+    """Raise `UsageError` if the option `given`, which names what is written of a run, has others beside it."""
+    if formats != "html" or out is not None or others:
+        raise UsageError(
+            f"{given} names what is written: give no --format, --out, --open or --price-per-hour, and --frameworks one run"
+        )
