@@ -46,9 +46,6 @@ def report(
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
     --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
     """
-    from suite.report.load import holds_results
-    from suite.report.write import report as run
-
     if site is not None:
         if formats != "html" or out is not None or open_it or price_per_hour:
             raise UsageError("--site DIR writes HTML to DIR: give no --format, --out, --open or --price-per-hour")
@@ -67,12 +64,18 @@ def report(
         print(write_framework_page(runs[0], frameworks))
         return
 
+    _report(runs, [name.strip() for name in formats.split(",")], out, open_it, _prices(price_per_hour))
+
+
+def _report(runs: list[Path], formats: list[str], out: Path | None, open_it: bool, prices: list[float]) -> None:
+    from suite.report.load import holds_results
+    from suite.report.write import report as run
+
     kept = [path for path in runs if holds_results(path)] or runs
     for path in runs:
         if path not in kept:
             say(f"left out: {path}: no results here")
-    names = [name.strip() for name in formats.split(",")]
-    for path in run(kept, names, out, open_it=open_it, prices=_prices(price_per_hour)):
+    for path in run(kept, formats, out, open_it=open_it, prices=prices):
         print(path)
 
 
