@@ -40,7 +40,10 @@ class Verdict:
 
 HINTS = (
     (r"race: ", "two threads touch the same shared memory and no barrier orders them: which thread waits for which?"),
-    (r"\b(?:reads|writes) index ", "the index is beyond the end: which threads, or which lanes, have nothing to do?"),
+    (
+        r"\b(?:reads|writes|loads|stores) (?:index|byte) ",
+        "the index is beyond the end: which threads, or which lanes, have nothing to do?",
+    ),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
     (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
     (r"did not finish|waits? ", "a loop does not end, or threads wait for others that never reach the barrier"),
