@@ -42,12 +42,12 @@ def adam_step(
     rate, root_factor = lr / (1.0 - beta1**step), (1.0 - beta2**step) ** -0.5
     decay = 1.0 - lr * weight_decay if decoupled else weight_decay
     factors = beta1, 1.0 - beta1, beta2, 1.0 - beta2, rate, root_factor, eps, decay
-    return _step(param, grad, m, v, factors, decoupled=decoupled)
+    return _step(param, grad, m, v, jnp.asarray(factors, jnp.float32), decoupled=decoupled)
 
 
 @partial(jax.jit, static_argnames=("decoupled",))
 def _step(param: Array, grad: Array, m: Array, v: Array, factors: tuple[float, ...], *, decoupled: bool) -> Results:
-    """Factors are traced: numbers that are constants would be compiled anew for each step."""
+    """The factors are an array, copied to the device at once: constants would be compiled anew for each step."""
     beta1, rest1, beta2, rest2, rate, root_factor, eps, decay = factors
     p, g = param.astype(jnp.float32), grad.astype(jnp.float32)
     if decoupled:

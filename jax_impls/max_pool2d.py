@@ -27,5 +27,4 @@ def max_pool2d(
     """
     check_max_pool2d(x, window=window, stride=stride, padding=padding)
     border = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    lowest = jnp.asarray(-jnp.inf, x.dtype)
-    return lax.reduce_window(x, lowest, lax.max, (1, *window, 1), (1, stride, stride, 1), border)
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, *window, 1), (1, stride, stride, 1), border)

@@ -86,6 +86,7 @@ class ScriptedPool:
     """Stands for `Pool`; `answer` is set on a subclass."""
 
     answer: Answer
+    network = ""
 
     def __init__(self, device: Device, environment: Any = None, memory_bytes: int | None = None) -> None:
         self.device = device

@@ -14,8 +14,8 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 ORDER = (
-    "cli", "testing", "api", "new_op", "exercises", "doctor", "nightly", "runner", "profiling", "ranks", "worker",
-    "external", "processes", "history", "report", "diff", "results", "timing", "checking", "implementations",
+    "cli", "testing", "api", "new_op", "exercises", "doctor", "nightly", "cluster", "runner", "profiling", "ranks",
+    "worker", "external", "processes", "history", "report", "diff", "results", "timing", "checking", "implementations",
     "frameworks", "variants", "models", "ops", "custom", "problem", "exact", "hardware", "numerics", "core",
 )  # fmt: skip
 """Packages and modules of suite/ from top to bottom. Each imports only from itself and from those after it."""

@@ -107,6 +107,14 @@ def test_the_whole_cuda_program_runs_emulated() -> None:
     assert emulated(EXAMPLES / "vector_add.cu") == (0, "0 of 1000003 elements are wrong\n", said)
 
 
+@pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
+def test_the_limits_of_the_emulation_are_printed_as_such() -> None:
+    status, out, _ = emulated(EXAMPLES / "device_query.cu")
+    assert status == 0
+    assert out.startswith("emulated: ")
+    assert re.search(r"^  threads that run at a time +8192$", out, re.MULTILINE)
+
+
 @pytest.mark.skipif(not compiler.can_check(), reason="accesses are checked by GCC only; set CXX=g++")
 @pytest.mark.parametrize(
     ("right", "wrong", "found"),
@@ -128,8 +136,9 @@ def test_a_fault_of_the_whole_cuda_program_is_found(tmp_path: Path, right: str, 
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-def test_the_whole_cuda_program_compiles(tmp_path: Path) -> None:
-    subprocess.run(["nvcc", "-o", tmp_path / "vector_add", EXAMPLES / "vector_add.cu"], check=True)
+@pytest.mark.parametrize("name", ["vector_add", "device_query"])
+def test_the_whole_cuda_program_compiles(name: str, tmp_path: Path) -> None:
+    subprocess.run(["nvcc", "-o", tmp_path / name, EXAMPLES / f"{name}.cu"], check=True)
 
 
 @pytest.mark.gpu

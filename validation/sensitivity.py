@@ -35,9 +35,10 @@ from suite.checking.telling_cases import is_beyond  # noqa: E402
 from suite.hardware.device import Device  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
 from suite.implementations.implementation import Implementation  # noqa: E402
-from suite.numerics.formats import DTYPES, unit_roundoff  # noqa: E402
+from suite.numerics.formats import DOUBLE, DTYPES, unit_roundoff  # noqa: E402
 from suite.problem import outputs  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
+from suite.problem.operation import Operation  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -115,10 +116,14 @@ def smallest(refused: Callable[[float], bool], u: float) -> float:
 def sensitivity_rows(operations: Sequence[str], dtypes: Sequence[str]) -> Iterator[list[str]]:
     """Yield a row of the table for each operation and dtype, with the results at the small and at the large size."""
     for name in operations:
-        for dtype in dtypes:
+        for dtype in supported(ops.get(name), dtypes):
             found = [measure(ops.get(name).case(shape, dtype)) for shape in SIZES[name]]
             cells = [f"{value:.3g}" for each in found for value in (each.scale, each.element)]
             yield [name, dtype, *cells, "; ".join(each.case.label for each in found)]
+
+
+def supported(op: Operation, dtypes: Sequence[str]) -> list[str]:
+    return [dtype for dtype in dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,11 @@ def honest(
             for each in builtin.implementations(operation)
             if each.framework in LIBRARIES and each.peer is None and each.obstacle(Device("cpu")) is None
         ]
-        cases = [case for case in op.default_cases("cpu") if case.dtype in dtypes]
-        cases += [case for dtype in dtypes for case in op.telling_cases(dtype, op.precisions(dtype)[0]).values()]
+        cases = [case for case in op.plain_cases("cpu", op.dtypes_beyond) if case.dtype in dtypes]
+        for dtype in supported(op, dtypes):
+            cases += op.telling_cases(dtype, op.precisions(dtype)[0]).values()
         for case in list(dict.fromkeys(cases))[shard.number - 1 :: shard.count]:
-            able = [each for each in lines if not is_limited(each, case)]
+            able = [each for each in lines if not (is_limited(each, case) or each.obstacle(Device("cpu"), case))]
             for seed in seeds:
                 yield from honest_results(able, case, seed)
 
@@ -196,7 +202,7 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
-    parser.add_argument("--dtype", action="append", choices=list(DTYPES), help="default: all")
+    parser.add_argument("--dtype", action="append", choices=[*DTYPES, DOUBLE], help="default: all but float64")
     parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
     parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="2/4: the second quarter of the cases")

@@ -2,8 +2,7 @@
 // param = param - lr m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps)
 //
 // One thread updates one parameter. Four arrays are read once and three written once: memory traffic limits the kernel,
-// and separate kernels for m, v and param would read and write all of them again. vectorized.cu moves four elements per
-// instruction.
+// and separate kernels for m, v and param would read and write all of them again.
 //
 // Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; the decoupled decay is that of AdamW,
 // Loshchilov and Hutter, 2019.

@@ -21,10 +21,10 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t start = turn * half;
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) all.data<P>(all.rank, start)[i] = packs.load(x, i);
+    P* mine = all.data<P>(all.rank, start);
+    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); }, [&](int64_t i, const P& pack) { mine[i] = pack; });
     all.meet();
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) packs.store(out, i, sum_of<T, RANKS>(all, start, i));
+    for_sums<T, RANKS>(all, start, begin, end, [&](int64_t i, const P& sum) { packs.store(out, i, sum); });
     if (threadIdx.x == 0) *all.turn() = 1 - turn;
 }
 

@@ -63,29 +63,68 @@ struct Packs {
     }
 };
 
-// The sum of one pack over all ranks, in their order, rounded once. RANKS = 0: a number known at run time.
+// Calls store(i, load(i)) for the packs from begin to end, with UNROLL loads in flight before the first store: the
+// compiler does not move a load before a store to memory that may be the same.
+template <int UNROLL = 4, typename Load, typename Store>
+__device__ __forceinline__ void for_packs(int64_t begin, int64_t end, Load load, Store store) {
+    for (int64_t first = begin + threadIdx.x; first < end; first += THREADS * UNROLL) {
+        decltype(load(first)) found[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (first + u * THREADS < end) found[u] = load(first + u * THREADS);
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (first + u * THREADS < end) store(first + u * THREADS, found[u]);
+    }
+}
+
+// The same pack of every rank.
 template <typename T, int RANKS>
-__device__ __forceinline__ Pack<T, 16 / sizeof(T)> sum_of(const Ranks& all, int64_t start, int64_t pack) {
+struct PacksOfAll {
+    Pack<T, 16 / sizeof(T)> of[RANKS];
+
+    // Their sum in float32, in the order of the ranks, rounded once.
+    __device__ __forceinline__ Pack<T, 16 / sizeof(T)> sum() const {
+        Pack<T, 16 / sizeof(T)> found;
+#pragma unroll
+        for (int lane = 0; lane < int(16 / sizeof(T)); ++lane) {
+            float acc = 0.0f;
+#pragma unroll
+            for (int peer = 0; peer < RANKS; ++peer) acc += to_float(of[peer][lane]);
+            found[lane] = from_float<T>(acc);
+        }
+        return found;
+    }
+};
+
+template <typename T, int RANKS>
+__device__ __forceinline__ PacksOfAll<T, RANKS> load_of_all(const Ranks& all, int64_t start, int64_t pack) {
+    PacksOfAll<T, RANKS> found;
+#pragma unroll
+    for (int peer = 0; peer < RANKS; ++peer) found.of[peer] = all.data<const Pack<T, 16 / sizeof(T)>>(peer, start)[pack];
+    return found;
+}
+
+// Calls store(i, sum) for the packs from begin to end: the sum over all ranks. RANKS = 0: a number known at run time.
+template <typename T, int RANKS, typename Store>
+__device__ __forceinline__ void for_sums(const Ranks& all, int64_t start, int64_t begin, int64_t end, Store store) {
     constexpr int LANES = 16 / sizeof(T);
     using P = Pack<T, LANES>;
-    float acc[LANES] = {};
-    const auto add = [&](const P& given) {
-#pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
-    };
     if constexpr (RANKS > 0) {
-        P given[RANKS];  // all loads before the first sum: they take a microsecond over NVLink
-#pragma unroll
-        for (int peer = 0; peer < RANKS; ++peer) given[peer] = all.data<const P>(peer, start)[pack];
-#pragma unroll
-        for (int peer = 0; peer < RANKS; ++peer) add(given[peer]);
+        for_packs<8 / RANKS>(begin, end, [&](int64_t i) { return load_of_all<T, RANKS>(all, start, i); },
+                             [&](int64_t i, const PacksOfAll<T, RANKS>& found) { store(i, found.sum()); });
     } else {
-        for (int peer = 0; peer < all.ranks; ++peer) add(all.data<const P>(peer, start)[pack]);
+        for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+            float acc[LANES] = {};
+            for (int peer = 0; peer < all.ranks; ++peer) {
+                const P given = all.data<const P>(peer, start)[i];
+                for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
+            }
+            P sum;
+            for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
+            store(i, sum);
+        }
     }
-    P sum;
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-    return sum;
 }
 
 // Calls f with the number of ranks as a constant if it is a usual one, else with 0.

@@ -22,16 +22,16 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
     const int64_t share = packs_of_block / all.ranks;
     const auto end_of = [&](int rank) { return begin + (rank + 1) * share < end ? begin + (rank + 1) * share : end; };
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) all.data<P>(all.rank, copies)[i] = packs.load(x, i);
+    P *copy = all.data<P>(all.rank, copies), *sum = all.data<P>(all.rank, sums);
+    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); }, [&](int64_t i, const P& pack) { copy[i] = pack; });
     all.meet();
-#pragma unroll 4
-    for (int64_t i = begin + all.rank * share + threadIdx.x; i < end_of(all.rank); i += THREADS)
-        all.data<P>(all.rank, sums)[i] = sum_of<T, RANKS>(all, copies, i);
+    for_sums<T, RANKS>(all, copies, begin + all.rank * share, end_of(all.rank),
+                       [&](int64_t i, const P& found) { sum[i] = found; });
     all.meet();
     for (int peer = 0; peer < all.ranks; ++peer) {
-#pragma unroll 4
-        for (int64_t i = begin + peer * share + threadIdx.x; i < end_of(peer); i += THREADS)
-            packs.store(out, i, all.data<const P>(peer, sums)[i]);
+        const P* theirs = all.data<const P>(peer, sums);
+        for_packs(begin + peer * share, end_of(peer), [&](int64_t i) { return theirs[i]; },
+                  [&](int64_t i, const P& found) { packs.store(out, i, found); });
     }
     if (threadIdx.x == 0) *all.turn() = 1 - turn;
 }

@@ -22,7 +22,7 @@ from .cache import BuildError
 from .counting import Counts
 from .libraries import library, path_of
 
-DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common/common.cuh
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}  # Dtype in common/common.cuh
 
 _C_TYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,

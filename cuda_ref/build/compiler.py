@@ -39,14 +39,15 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     "-g1",  # for the line of an access
     "-fno-tree-vectorize",  # each thread makes its own accesses
     "-fsanitize=thread",
-    "--param=tsan-instrument-func-entry-exit=0",
+    *("--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"),
+    "-fsanitize=bounds",
     "-DCUDA_HOST_CHECKED",
 ]
 COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well
     *CHECKED_FLAGS,
     *("-fno-tree-sra", "-fno-ipa-sra"),  # a vector is loaded and stored as a whole
     *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),  # no access is hidden in a call of memset
-    "-fsanitize-coverage=trace-pc",
+    *("-fsanitize-coverage=trace-pc", "-fno-sanitize=bounds"),
     "-DCUDA_HOST_COUNTED",
 ]
 HOST, CHECKED, COUNTED = "host", "checked", "counted"

@@ -113,10 +113,11 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
 def to_host(text: str, gaps: bool = False, counted: bool = False) -> str:
     """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh.
 
-    gaps: leave unused memory before and after each variable of static shared memory, for host/checked.h.
+    gaps: leave unused memory before and after each variable of constant, global and static shared memory, for
+        host/checked.h.
     counted: name the launches and unroll the loops as nvcc does, for host/counted.h.
     """
-    text = _launches(_shared(text, gaps), counted)
+    text = _launches(_shared(_globals(text) if gaps else text, gaps), counted)
     return _unrolled(text) if counted else text
 
 
@@ -156,6 +157,38 @@ def _shared(text: str, gaps: bool) -> str:
         ]
         edits.append((end + 1, end + 1, "".join(enter)))
     return _edited(text, edits)
+
+
+def _globals(text: str) -> str:
+    """The text with gaps around variables of __constant__ and __device__ memory, which are noted for checks."""
+    edits: list[tuple[int, int, str]] = []
+    code = blank(text)
+    for match in re.finditer(r"(?:\bstatic\s+)?(?:\b(?:__constant__|__device__)\s+)+(?:static\s+)?", code):
+        end = re.search(
+            r";|\(", re.sub(r"(?:alignas|__align__)\s*\([^()]*\)", lambda m: "_" * len(m[0]), code[match.end() :])
+        )
+        declaration = code[match.end() : match.end() + end.start()] if end else ""
+        before = code[: match.start()].rstrip()
+        if end is None or end[0] == "(" or before.endswith(("extern", ">", "]")) or _is_directive(code, match.start()):
+            continue
+        names = list(_declared(declaration))
+        if not names or re.search(r"\b(?:struct|class|union|enum|constexpr|using)\b|\[\s*\]", declaration):
+            continue
+        kind = str("__constant__" in match[0]).lower()
+        declared = [declaration[first:last] for first, last in names]
+        notes = "".join(
+            f' static const ::cuda_host::Noted cuda_host_noted{match.start()}_{name}({name}, "{name}", {kind});'
+            for name in declared
+        )
+        shown = text[match.end() : match.end() + end.start()]
+        edits.append(
+            (match.start(), match.end() + end.end(), _with_gaps(shown, names, declared, match.start()) + notes)
+        )
+    return _edited(text, edits)
+
+
+def _is_directive(code: str, position: int) -> bool:
+    return code[code.rfind("\n", 0, position) + 1 :].lstrip().startswith("#")
 
 
 def _with_gaps(declaration: str, at: Sequence[tuple[int, int]], names: Sequence[str], number: int) -> str:
@@ -221,7 +254,8 @@ def _kernel_start(code: str, end: int) -> int:
                 depth += (code[i] == ">") - (code[i] == "<")
             if depth == 0 and inner == 0:
                 break
-    return re.search(r"(?:::\s*)?(?:\w+\s*::\s*)*\w*\s*\Z", code[:i]).start()  # type: ignore[union-attr]
+    begin = max(code.rfind(each, 0, i) for each in (";", "{", "}", ")")) + 1  # a search of the whole text takes long
+    return begin + re.search(r"(?:::\s*)?(?:\w+\s*::\s*)*\w*\s*\Z", code[begin:i]).start()  # type: ignore[union-attr]
 
 
 def _config_end(code: str, start: int) -> int:

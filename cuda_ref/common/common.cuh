@@ -20,7 +20,9 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
+#include <type_traits>
+
+enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, FLOAT64 = 3 };  // build.DTYPES
 
 // The last launch, for error messages; LaunchRecord in build. `set` must be called before each launch. It also clears
 // any earlier error, which cudaGetLastError would otherwise return after the launch.
@@ -37,7 +39,7 @@ struct LaunchRecord {
     }
 };
 
-// All dtypes are computed in float. to_float is exact, from_float rounds once, to nearest even.
+// 16-bit and 32-bit types are computed in float. to_float is exact, from_float rounds once, to nearest even.
 __host__ __device__ __forceinline__ float to_float(float x) { return x; }
 __host__ __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __host__ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -55,6 +57,27 @@ __host__ __device__ __forceinline__ __half from_float<__half>(float x) {
 template <>
 __host__ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
+}
+
+// The type in which elements of type T are computed, for kernels that take double too.
+template <typename T>
+using Working = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <typename T>
+__host__ __device__ __forceinline__ Working<T> to_working(T x) {
+    if constexpr (std::is_same_v<T, double>) {
+        return x;
+    } else {
+        return to_float(x);
+    }
+}
+template <typename T>
+__host__ __device__ __forceinline__ T from_working(Working<T> x) {
+    if constexpr (std::is_same_v<T, double>) {
+        return x;
+    } else {
+        return from_float<T>(x);
+    }
 }
 
 // N elements that one instruction reads or writes, at most 16 bytes; the address must be a multiple of the size.
@@ -115,5 +138,13 @@ inline cudaError_t by_dtype(int64_t dtype, F f) {
         case BFLOAT16: f(__nv_bfloat16{}); break;
         default: return cudaErrorInvalidValue;
     }
+    return cudaGetLastError();
+}
+
+// The same for a kernel that takes double too.
+template <typename F>
+inline cudaError_t by_dtype_or_double(int64_t dtype, F f) {
+    if (dtype != FLOAT64) return by_dtype(dtype, f);
+    f(double{});
     return cudaGetLastError();
 }

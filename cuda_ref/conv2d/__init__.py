@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_conv2d
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -30,7 +31,7 @@ def conv2d(
     the launch fails.
     Source: see conv2d.cu.
     """
-    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision, float64=True)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
     out = x.new_empty(N, P, Q, K)
     if out.numel() > 0:

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     const int left = int(pixel - row * shape.Q) * shape.stride - shape.padding;
     x += n * by.x[0];
     weight += k * by.weight[0];
-    float acc = 0.0f;
+    Working<T> acc = 0;
     for (int r = 0; r < shape.R; ++r) {
         const int h = top + r;
         if (h < 0 || h >= shape.H) continue;
@@ -46,13 +46,13 @@ __global__ void __launch_bounds__(THREADS, 4)
             const T* from = x + h * by.x[1] + w * by.x[2];
             const T* factors = weight + r * by.weight[1] + s * by.weight[2];
             for (int c = 0; c < shape.C; ++c) {
-                acc = fmaf(factor<T, TF32>(*from), factor<T, TF32>(*factors), acc);
+                acc = fma(factor<T, TF32>(*from), factor<T, TF32>(*factors), acc);
                 from += by.x[3];
                 factors += by.weight[3];
             }
         }
     }
-    out[index] = from_float<T>(acc);
+    out[index] = from_working<T>(acc);
 }
 
 // x_n ... x_c and weight_k ... weight_c are strides in elements.
@@ -67,7 +67,7 @@ extern "C" int conv2d(const void* x, const void* weight, void* out, int64_t N, i
     const ConvStrides by = {{x_n, x_h, x_w, x_c}, {weight_k, weight_r, weight_s, weight_c}};
     const dim3 grid(unsigned(ceil_div<int64_t>(outputs, THREADS))), block(THREADS);
     record->set(grid, block);
-    return by_precision(dtype, tf32, [&](auto zero, auto rounded) {
+    return by_precision_or_double(dtype, tf32, [&](auto zero, auto rounded) {
         using T = decltype(zero);
         conv2d_naive<T, decltype(rounded)::value><<<grid, block, 0, stream>>>(
             static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<T*>(out), shape, by);

@@ -76,6 +76,6 @@ static inline int __syncthreads_and(int predicate, int line = __builtin_LINE()) 
 }
 static inline void __nanosleep(unsigned, int line = __builtin_LINE()) { cuda_host::wait(cuda_host::PAUSE, line); }
 static inline void __threadfence_block() {}
-static inline void __threadfence() {}
-static inline void __threadfence_system() {}
+static inline void __threadfence() { cuda_host::block.fenced = true; }
+static inline void __threadfence_system() { cuda_host::block.fenced = true; }
 [[noreturn]] static inline void __trap() { cuda_host::fail(cudaErrorLaunchFailure, "__trap()"); }

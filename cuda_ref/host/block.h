@@ -33,6 +33,8 @@ struct Block {
     int barrier_result_count, barrier_result_size;     // results of the last barrier
     unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
     uint32_t epoch, warp_epoch[MAX_THREADS / WARP];  // barriers and warp operations so far
+    uint32_t launch_epoch, block_epoch;              // `epoch` at the begin of the launch and of the block
+    bool fenced, acquired;  // a __threadfence in the launch so far; an atomic operation in the block so far
 
     Context fibers[MAX_THREADS];  // idle fibers wait in fiber_main for a thread to start
     int idle[MAX_THREADS], idle_count, fiber_count;

@@ -10,7 +10,8 @@ static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
 static void begin_block() {
     blockIdx = block.grid_index;
     block.serial++;
-    block.epoch++;
+    block.block_epoch = ++block.epoch;
+    block.acquired = false;
     block.started = block.ready_begin = block.ready_count = block.waiting = block.barrier_votes = 0;
     block.live = block.count;
     block.static_bytes = 0;
@@ -95,6 +96,8 @@ static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, s
     block.closure = closure;
     block.failed = false;
     block.running = -1;
+    block.launch_epoch = block.epoch + 1;
+    block.fenced = false;
     begin_kernel(name);
     begin_block();
     if (have_idle())

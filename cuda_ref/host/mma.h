@@ -2,7 +2,8 @@
 //
 // The lanes of a warp share a tile: lane l holds 8 neighbours of row l / 2. A GPU distributes it in another way, which
 // is not documented, so that a program may only use elements of a fragment that it treats all alike.
-// Loads and stores order nothing: another lane's write to shared memory needs a barrier.
+// Loads and stores order nothing: another lane's write to shared memory needs a barrier. Their counts are those of
+// this distribution, element by element; a GPU loads several at once.
 #pragma once
 
 #include "cuda_runtime.h"

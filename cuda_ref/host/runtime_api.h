@@ -249,6 +249,23 @@ static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes
     return memcpy(reinterpret_cast<char*>(&to) + offset, from, bytes), cudaSuccess;
 }
 
+template <typename T>
+static cudaError_t cudaMemcpyToSymbol(T& to, const void* from, size_t bytes, size_t offset = 0,
+                                      cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+    if (offset + bytes > sizeof to) return cuda_host::set_error(cudaErrorInvalidValue);
+    return cudaMemcpyToSymbolAsync(to, from, bytes, offset, kind);
+}
+template <typename T>
+static cudaError_t cudaMemcpyFromSymbol(void* to, const T& from, size_t bytes, size_t offset = 0,
+                                        cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    if (offset + bytes > sizeof from) return cuda_host::set_error(cudaErrorInvalidValue);
+    return memcpy(to, reinterpret_cast<const char*>(&from) + offset, bytes), cudaSuccess;
+}
+template <typename T>
+static cudaError_t cudaGetSymbolAddress(void** pointer, const T& symbol) {
+    return *pointer = const_cast<void*>(static_cast<const volatile void*>(&symbol)), cudaSuccess;
+}
+
 static inline cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     *pointer = aligned_alloc(256, (bytes + 255) / 256 * 256);  // aligned as on a device
     cuda_host::allow(*pointer, bytes, "an allocation");

@@ -13,34 +13,35 @@ constexpr int ROWS = 4;  // rows per block, one per warp
 template <typename T>
 __global__ void __launch_bounds__(WARP* ROWS)
     layer_norm_naive(const T* x, const T* weight, const T* bias, T* out, int64_t m, int64_t n, int64_t stride_m,
-                     int64_t stride_n, float eps) {
+                     int64_t stride_n, double eps) {
     const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
     if (row >= m) return;  // true for all lanes of the warp
     x += row * stride_m;
     out += row * n;
+    using W = Working<T>;
 
-    float sum = 0.0f;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += to_float(x[j * stride_n]);
-    const float mean = over_warp(sum, Addition()) / n;
+    W sum = 0;
+    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += to_working(x[j * stride_n]);
+    const W mean = over_warp(sum, Addition()) / n;
 
-    float squares = 0.0f;
+    W squares = 0;
     for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        const float v = to_float(x[j * stride_n]);
+        const W v = to_working(x[j * stride_n]);
         squares += (v - mean) * (v - mean);
     }
-    const float scale = rsqrtf(over_warp(squares, Addition()) / n + eps);
+    const W scale = rsqrt(over_warp(squares, Addition()) / n + W(eps));
 
     for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        out[j] = from_float<T>((to_float(x[j * stride_n]) - mean) * scale * to_float(weight[j]) + to_float(bias[j]));
+        out[j] = from_working<T>((to_working(x[j * stride_n]) - mean) * scale * to_working(weight[j]) + to_working(bias[j]));
     }
 }
 
 extern "C" int layer_norm(const void* x, const void* weight, const void* bias, void* out, int64_t m, int64_t n,
-                          int64_t stride_m, int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream,
+                          int64_t stride_m, int64_t stride_n, double eps, int64_t dtype, cudaStream_t stream,
                           LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
     record->set(grid, block);
-    return by_dtype(dtype, [&](auto zero) {
+    return by_dtype_or_double(dtype, [&](auto zero) {
         using T = decltype(zero);
         layer_norm_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<const T*>(weight),
                                                         static_cast<const T*>(bias), static_cast<T*>(out), m, n,

@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -24,7 +25,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     the launch fails.
     Source: see matmul.cu.
     """
-    M, N, K = check_matmul(a, b, precision=precision)
+    M, N, K = check_matmul(a, b, precision=precision, float64=True)
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(

@@ -30,13 +30,13 @@ __global__ void __launch_bounds__(BLOCK_M* BLOCK_N)
     for (int64_t m = int64_t(blockIdx.y) * BLOCK_M + threadIdx.y; m < M; m += int64_t(gridDim.y) * BLOCK_M) {
         const T* a_mk = a + m * stride_am;
         const T* b_kn = b + n * stride_bn;
-        float acc = 0.0f;
+        Working<T> acc = 0;
         for (int64_t k = 0; k < K; ++k) {
-            acc = fmaf(factor<T, TF32>(*a_mk), factor<T, TF32>(*b_kn), acc);
+            acc = fma(factor<T, TF32>(*a_mk), factor<T, TF32>(*b_kn), acc);
             a_mk += stride_ak;
             b_kn += stride_bk;
         }
-        out[m * N + n] = from_float<T>(acc);
+        out[m * N + n] = from_working<T>(acc);
     }
 }
 
@@ -47,7 +47,7 @@ extern "C" int matmul(const void* a, const void* b, void* out, int64_t M, int64_
     const int64_t blocks_m = ceil_div<int64_t>(M, BLOCK_M);
     const dim3 grid(unsigned(ceil_div<int64_t>(N, BLOCK_N)), unsigned(std::min(blocks_m, MAX_GRID_Y)));
     record->set(grid, block);
-    return by_precision(dtype, tf32, [&](auto zero, auto rounded) {
+    return by_precision_or_double(dtype, tf32, [&](auto zero, auto rounded) {
         using T = decltype(zero);
         matmul_naive<T, decltype(rounded)::value>
             <<<grid, block, 0, stream>>>(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), M, N,

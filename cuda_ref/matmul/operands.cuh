@@ -10,8 +10,12 @@ using Quad = Pack<float, 4>;
 
 // A factor of a product: exact, or rounded to tf32 as the tensor cores round it.
 template <typename T, bool TF32>
-__device__ __forceinline__ float factor(T x) {
-    return TF32 ? round_to_tf32(to_float(x)) : to_float(x);
+__device__ __forceinline__ Working<T> factor(T x) {
+    if constexpr (TF32) {
+        return round_to_tf32(to_float(x));
+    } else {
+        return to_working(x);
+    }
 }
 
 // One operand: element (x, k) is data[x * stride_x + k * stride_k], where x is m of a or n of b.
@@ -50,4 +54,12 @@ cudaError_t by_precision(int64_t dtype, bool tf32, F f) {
         return cudaGetLastError();
     }
     return by_dtype(dtype, [&](auto zero) { f(zero, std::false_type()); });
+}
+
+// The same for a kernel that takes double too.
+template <typename F>
+cudaError_t by_precision_or_double(int64_t dtype, bool tf32, F f) {
+    if (dtype != FLOAT64) return by_precision(dtype, tf32, f);
+    f(double{}, std::false_type());
+    return cudaGetLastError();
 }

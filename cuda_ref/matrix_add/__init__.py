@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_add
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -23,7 +24,7 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
     fails.
     Source: see matrix_add.cu.
     """
-    check_add("matrix_add", a, b, ndim=2)
+    check_add("matrix_add", a, b, ndim=2, float64=True)
     M, N = a.shape
     out = a.new_empty(M, N)
     if M > 0 and N > 0:

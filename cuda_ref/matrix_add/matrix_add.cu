@@ -19,8 +19,9 @@ __global__ void __launch_bounds__(BLOCK_M* BLOCK_N)
     const int64_t n = int64_t(blockIdx.x) * BLOCK_N + threadIdx.x;
     if (n >= N) return;
     for (int64_t m = int64_t(blockIdx.y) * BLOCK_M + threadIdx.y; m < M; m += int64_t(gridDim.y) * BLOCK_M) {
-        const float x = to_float(a[m * stride_am + n * stride_an]), y = to_float(b[m * stride_bm + n * stride_bn]);
-        out[m * N + n] = from_float<T>(x + y);
+        const Working<T> x = to_working(a[m * stride_am + n * stride_an]);
+        const Working<T> y = to_working(b[m * stride_bm + n * stride_bn]);
+        out[m * N + n] = from_working<T>(x + y);
     }
 }
 
@@ -30,7 +31,7 @@ extern "C" int matrix_add(const void* a, const void* b, void* out, int64_t M, in
     const int64_t blocks_m = std::min(ceil_div<int64_t>(M, BLOCK_M), MAX_GRID_Y);
     const dim3 grid(unsigned(ceil_div<int64_t>(N, BLOCK_N)), unsigned(blocks_m)), block(BLOCK_N, BLOCK_M);
     record->set(grid, block);
-    return by_dtype(dtype, [&](auto zero) {
+    return by_dtype_or_double(dtype, [&](auto zero) {
         using T = decltype(zero);
         matrix_add_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(a), static_cast<const T*>(b),
                                                         static_cast<T*>(out), M, N, stride_am, stride_an, stride_bm,

@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_norm
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -20,7 +21,7 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float)
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
-    check_norm("rms_norm", x, weight=weight)
+    check_norm("rms_norm", x, weight=weight, float64=True)
     M, N = x.shape
     out = x.new_empty(M, N)
     if out.numel() > 0:

@@ -11,29 +11,30 @@ constexpr int ROWS = 4;  // rows per block, one per warp
 template <typename T>
 __global__ void __launch_bounds__(WARP* ROWS)
     rms_norm_naive(const T* x, const T* weight, T* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
-                   float eps) {
+                   double eps) {
     const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
     if (row >= m) return;  // true for all lanes of the warp
     x += row * stride_m;
     out += row * n;
+    using W = Working<T>;
 
-    float squares = 0.0f;
+    W squares = 0;
     for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        const float v = to_float(x[j * stride_n]);
+        const W v = to_working(x[j * stride_n]);
         squares += v * v;
     }
-    const float scale = rsqrtf(over_warp(squares, Addition()) / n + eps);
+    const W scale = rsqrt(over_warp(squares, Addition()) / n + W(eps));
 
     for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        out[j] = from_float<T>(to_float(x[j * stride_n]) * scale * to_float(weight[j]));
+        out[j] = from_working<T>(to_working(x[j * stride_n]) * scale * to_working(weight[j]));
     }
 }
 
 extern "C" int rms_norm(const void* x, const void* weight, void* out, int64_t m, int64_t n, int64_t stride_m,
-                        int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                        int64_t stride_n, double eps, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
     record->set(grid, block);
-    return by_dtype(dtype, [&](auto zero) {
+    return by_dtype_or_double(dtype, [&](auto zero) {
         using T = decltype(zero);
         rms_norm_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<const T*>(weight),
                                                       static_cast<T*>(out), m, n, stride_m, stride_n, eps);

@@ -9,6 +9,7 @@ from cuda_ref._runtime.contract import check_elementwise
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -23,7 +24,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see sigmoid.cu.
     """
-    check_elementwise("sigmoid", x)
+    check_elementwise("sigmoid", x, float64=True)
     x = x.contiguous()
     out = torch.empty_like(x)
     N = out.numel()

@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_rows
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -20,7 +21,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
-    check_rows("softmax", x)
+    check_rows("softmax", x, float64=True)
     M, N = x.shape
     out = x.new_empty(M, N)
     if out.numel() > 0:

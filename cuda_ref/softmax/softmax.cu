@@ -22,16 +22,17 @@ __global__ void __launch_bounds__(WARP* ROWS)
     x += row * stride_m;
     out += row * n;
 
-    float largest = -INFINITY;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) largest = fmaxf(largest, to_float(x[j * stride_n]));
+    using W = Working<T>;
+    W largest = -INFINITY;
+    for (int64_t j = threadIdx.x; j < n; j += WARP) largest = Maximum()(largest, to_working(x[j * stride_n]));
     largest = over_warp(largest, Maximum());
 
-    float sum = 0.0f;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += expf(to_float(x[j * stride_n]) - largest);
+    W sum = 0;
+    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += exp(to_working(x[j * stride_n]) - largest);
     sum = over_warp(sum, Addition());
 
     for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        out[j] = from_float<T>(expf(to_float(x[j * stride_n]) - largest) / sum);
+        out[j] = from_working<T>(exp(to_working(x[j * stride_n]) - largest) / sum);
     }
 }
 
@@ -40,7 +41,7 @@ extern "C" int softmax(const void* x, void* out, int64_t m, int64_t n, int64_t s
     const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS)));
     const dim3 block(WARP, ROWS);
     record->set(grid, block);
-    return by_dtype(dtype, [&](auto zero) {
+    return by_dtype_or_double(dtype, [&](auto zero) {
         using T = decltype(zero);
         softmax_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), m, n, stride_m,
                                                      stride_n);

@@ -5,10 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_sum
+from cuda_ref._runtime.contract import check_sum, working
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 THREADS = 16384  # fewest threads of a launch, if each then has at least PART elements
 PART = 64  # fewest elements of a part
 
@@ -26,7 +27,7 @@ def sum(
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if a launch fails.
     Source: see sum.cu.
     """
-    check_sum("sum", x, axis)
+    check_sum("sum", x, axis, float64=True)
     out = x.new_empty(() if axis is None else (x.shape[1 - axis],))
     if x.numel() == 0:
         return out.zero_()
@@ -35,7 +36,11 @@ def sum(
     M, N = x.shape
     groups, length = (N, M) if axis == 0 else (M, N)  # columns or rows, and their lengths
     parts = max(1, min(THREADS // groups, length // PART))
-    partial = torch.empty(groups * parts, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
+    partial = (
+        torch.empty(groups * parts, dtype=getattr(torch, working(x)), device=x.device)
+        if parts > 1 or axis is None
+        else None
+    )
     build.launch(
         "sum/sum", "sum", x.device,
         x, partial, out, M, N, *x.stride(), 2 if axis is None else axis, parts, build.DTYPES[x.dtype],

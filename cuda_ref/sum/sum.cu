@@ -27,11 +27,15 @@ __global__ void __launch_bounds__(THREADS) sum_naive(const T* x, Out* out, const
     const int64_t index = int64_t(blockIdx.x) * THREADS + threadIdx.x;
     if (index >= terms.outputs * parts) return;
     x += index % terms.outputs * terms.stride_o;
-    float sum = 0.0f;
+    Working<T> sum = 0;
     for (int64_t t = index / terms.outputs; t < terms.count; t += parts) {
-        sum += to_float(x[t / terms.width * terms.stride_m + t % terms.width * terms.stride_n]);
+        sum += to_working(x[t / terms.width * terms.stride_m + t % terms.width * terms.stride_n]);
     }
-    out[index] = from_float<Out>(sum);
+    if constexpr (std::is_same_v<Out, Working<T>>) {
+        out[index] = sum;
+    } else {
+        out[index] = from_working<Out>(sum);
+    }
 }
 
 template <typename T, typename Out>
@@ -41,17 +45,17 @@ void launch(const T* x, Out* out, const Terms& terms, int64_t parts, cudaStream_
     sum_naive<T, Out><<<grid, block, 0, stream>>>(x, out, terms, parts);
 }
 
-// axis: 0, 1, or 2 for the sum of all. partial: float, memory for `parts` numbers per column (axis 0) or row.
+// axis: 0, 1, or 2 for the sum of all. partial: float (double for double), memory for `parts` numbers per column (axis 0) or row.
 extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const Terms columns = {n, m, 1, stride_n, stride_m, 0}, rows = {m, n, n, stride_m, 0, stride_n};
     const Terms all = {1, m * n, n, 0, stride_m, stride_n};
     const Terms terms = axis == 0 ? columns : axis == 1 ? rows : all;
     if (axis == 2) parts = std::min(parts * m, MOST_PARTS);
-    return by_dtype(dtype, [&](auto zero) {
+    return by_dtype_or_double(dtype, [&](auto zero) {
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);
-        float* between = static_cast<float*>(partial);
+        auto* const between = static_cast<Working<T>*>(partial);
         if (parts == 1) {
             launch(from, static_cast<T*>(out), terms, 1, stream, record);
         } else {

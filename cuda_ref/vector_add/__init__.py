@@ -8,6 +8,7 @@ from cuda_ref._runtime.contract import check_add
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @kept
@@ -22,7 +23,7 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     fails.
     Source: see vector_add.cu.
     """
-    check_add("vector_add", a, b, ndim=1)
+    check_add("vector_add", a, b, ndim=1, float64=True)
     (N,) = a.shape
     out = a.new_empty(N)
     if N > 0:

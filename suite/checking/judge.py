@@ -213,7 +213,7 @@ def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor
     if not truth.value.is_floating_point():
         error = torch.where(piece == truth.value, 0.0, (piece.double() - truth.value.double()).abs().clamp_min_(1.0))
         return error, torch.where(error == 0.0, 0.0, error / truth.limit), known
-    piece = piece.to(torch.float64)
+    piece = piece.to(torch.float64, copy=True)  # of the output itself, if that is float64
     placed = _well_placed(piece, truth, known, dtype)
     known &= torch.isfinite(piece)
     error = torch.where(known, _difference(piece, truth).abs_(), 0.0)

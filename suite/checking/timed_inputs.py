@@ -32,6 +32,7 @@ from suite.checking.memory import INTEGERS, copies_with_layout, elements_between
 from suite.checking.problem import Problem
 from suite.checking.rounds import Reservoir, Round, Slots, Tensors
 from suite.frameworks.base import Adapter
+from suite.implementations.bound_call import BoundCall
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
 from suite.problem.outputs import joined
@@ -293,3 +294,13 @@ class TimedInputs:
         least, most = min(LEAST_ROUNDS, fits - 2 * slots), min(JUDGED_ROUNDS, usual - 2 * slots)
         rounds = max(1, least, most)  # two rounds are kept for each slot
         return rounds, slots, device if fits > 2 else torch.device("cpu"), holds
+
+
+def keep_a_round(bound_calls: Mapping[str, BoundCall], inputs: TimedInputs, on_call: Callable[[str], None]) -> None:
+    """Call each implementation once more and keep the results, if no recorder has taken samples."""
+    inputs.begin_round(complete=True)
+    for name, bound in bound_calls.items():
+        on_call(name)
+        result = bound.issue()
+        bound.implementation.adapter.wait(result)
+        inputs.keep(name, result)

@@ -135,15 +135,11 @@ def compare(
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
     op = [*split(operations), *split(op)]
-    _check(cache, timeout, max_noise, repeat, seed, timed=not no_time)
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
-    where, own = resolve(device), _operation_file(op, reference, kernelbench, gpumode)
-    shapes = sizes(shape, shapes_file, op)
+    where, own, shapes = resolve(device), _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    options = replace(
-        options, sustained=sustained, max_noise=max_noise / 100, least=Least(min_time, samples), repeat=repeat
-    )
+    options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
     run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
 
@@ -190,7 +186,7 @@ def _selection(
     )
 
 
-def _operation_file(
+def _own_file(
     op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None, gpumode: Path | None
 ) -> OperationFile | None:
     """The file that defines the operation, and its kind; None if `--op` is given.
@@ -223,12 +219,13 @@ def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     return where.results_folder if publish else out
 
 
-def _check(cache: str, timeout: float, max_noise: float, repeat: int, seed: int, *, timed: bool) -> None:
-    """Raise `UsageError` for values that are out of range or contradict each other."""
-    if cache not in ("cold", "warm"):
-        raise UsageError(f"--cache: {unknown(cache, ('cold', 'warm'))}")
-    check_timeout(timeout)
+def _sampled(options: Options, sustained: Sustain, max_noise: float, least: Least, repeat: int) -> Options:
+    """The options with these of sampling. Raises `UsageError` for values that are wrong or contradict each other."""
+    if options.cache not in ("cold", "warm"):
+        raise UsageError(f"--cache: {unknown(options.cache, ('cold', 'warm'))}")
+    check_timeout(options.timeout_s)
     check_noise(max_noise)
-    check_seed(seed)
-    if repeat > 1 and not timed:
+    check_seed(options.seed)
+    if repeat > 1 and not options.timed:
         raise UsageError(f"--repeat {repeat}: --no-time times nothing; give one of the two")
+    return replace(options, sustained=sustained, max_noise=max_noise / 100, least=least, repeat=repeat)

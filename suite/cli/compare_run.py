@@ -59,7 +59,12 @@ def run_comparison(
     selection = _with_operation_file(selection, own, options, shown.remark)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
-    refuse_too_large(jobs, memory, where.name)
+    options = replace(options, devices=_devices(jobs, parameters.get("gpus"), options))
+    if options.devices > 1 and options.host is not None:
+        options = replace(options, host=None)
+        shown.remark("--gpus: the CPU's implementations have no rows, since several processes share it")
+    share = options.devices if where.type == "cpu" and memory is not None else 1
+    refuse_too_large(jobs, memory and memory // share, where.name)
     refuse_unknown_baseline(jobs, shown.view.baseline)
     _warn_of_tuned_file(where, shown.remark)
     environment = hardware.environment_record(where.type, where.index, str(parameters.get("commit") or ""))
@@ -77,6 +82,21 @@ def run_comparison(
         for line in sentences(selection.workload, rows):
             print(line, flush=True)
     _report(rows, results, environment, options, shown)
+
+
+def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
+    """The number of devices that share the cases. Raises `UsageError` if processes would disturb each other's times."""
+    from suite.cluster import places
+
+    if all(job.op.over_ranks for job in jobs):
+        return 1
+    devices = places.count(gpus, options.device)
+    if devices > 1 and options.device.type == "cpu" and options.timed:
+        raise UsageError(
+            f"--gpus {gpus} on a CPU: {devices} processes that share its cores would disturb each other's times; "
+            "add --no-time"
+        )
+    return devices
 
 
 def _check_files(
@@ -143,14 +163,16 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output)
     An interruption ends the command with exit status 130.
     """
     from suite.cli.console import RunConsole
+    from suite.cluster import local
     from suite.results import parquet, run_folder
-    from suite.runner.compare import compare
+    from suite.runner import compare as one_device
 
     console = RunConsole(results, view=shown.view, tables=shown.tables, progress=not shown.quiet)
     try:
         with results, console.open():
             if results.kept:
                 shown.remark(f"resumed: {len(results.kept)} rows are there already")
+            compare = local.compare if options.devices > 1 else one_device.compare
             rows = compare(jobs, options, console, results.kept)
             results.complete()
     except KeyboardInterrupt:

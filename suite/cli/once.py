@@ -38,6 +38,8 @@ def call_once(selection: Selection, where: Device, name: str, seed: int, *, alon
     if name not in names:
         raise UsageError(f"--once: {unknown(name, names, see='list')}")
     refuse_too_large(jobs, memory, where.name)
+    if together := [job.op.name for job in jobs if job.op.over_ranks]:
+        raise UsageError(f"--once makes one call in one process, and {', '.join(together)} runs in several")
     chosen = [(case, each) for job in jobs for each in job.implementations if each.name == name for case in job.cases]
     once.prepare(where)
     try:

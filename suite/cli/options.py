@@ -69,7 +69,7 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="NAME",
-        help="fp32, fp16, bf16, or full names; matmul, attention: fp8 (float8_e4m3fn), if named.",
+        help="fp32, fp16, bf16, or full names; only if named: fp64, and fp8 (float8_e4m3fn) of matmul and attention.",
     ),
 ]
 PrecisionOption = Annotated[
@@ -99,7 +99,8 @@ GpusOption = Annotated[
     typer.Option(
         "--gpus",
         metavar="N",
-        help="Processes of an operation over several GPUs, or all: one on each. Default: 2. Without GPUs: on the CPU.",
+        help="Number of GPUs that share the cases, one at a time on each, or all; for operations over several GPUs, "
+        "the number of ranks (default: 2). On a CPU: processes; cases are shared with --no-time only.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")]

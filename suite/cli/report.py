@@ -25,7 +25,17 @@ def report(
             parser=folder, metavar="PATH", help="Folder of the report. Default: the run's; of several runs: report/."
         ),
     ] = None,
+    price_per_hour: Annotated[
+        str,
+        typer.Option(metavar="X", help="Your price of an hour of the device: adds costs. X,Y: one for each run."),
+    ] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    frameworks: Annotated[
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PATH", help="Write one Markdown page instead: JAX against torch, by operation."
+        ),
+    ] = None,
     site: Annotated[
         Path | None,
         typer.Option(parser=folder, metavar="DIR", help="Write a static site instead: an index, a page for each run."),
@@ -36,12 +46,9 @@ def report(
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
     --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
     """
-    from suite.report.load import holds_results
-    from suite.report.write import report as run
-
     if site is not None:
-        if formats != "html" or out is not None or open_it:
-            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out or --open")
+        if formats != "html" or out is not None or open_it or price_per_hour:
+            raise UsageError("--site DIR writes HTML to DIR: give no --format, --out, --open or --price-per-hour")
         from suite.diff.judge import THRESHOLD
         from suite.nightly.site import write_site
 
@@ -49,9 +56,31 @@ def report(
             print(path)
         return
 
+    if frameworks is not None:
+        from suite.report.write import write_framework_page
+
+        if formats != "html" or out is not None or open_it or len(runs) != 1:
+            raise UsageError("--frameworks PATH writes one page of one run to PATH: give no --format, --out or --open")
+        print(write_framework_page(runs[0], frameworks))
+        return
+
+    _report(runs, [name.strip() for name in formats.split(",")], out, open_it, _prices(price_per_hour))
+
+
+def _report(runs: list[Path], formats: list[str], out: Path | None, open_it: bool, prices: list[float]) -> None:
+    from suite.report.load import holds_results
+    from suite.report.write import report as run
+
     kept = [path for path in runs if holds_results(path)] or runs
     for path in runs:
         if path not in kept:
             say(f"left out: {path}: no results here")
-    for path in run(kept, [name.strip() for name in formats.split(",")], out, open_it=open_it):
+    for path in run(kept, formats, out, open_it=open_it, prices=prices):
         print(path)
+
+
+def _prices(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",") if text]
+    except ValueError:
+        raise UsageError(f"--price-per-hour: {text!r} must be a number, or numbers with commas between them") from None

@@ -4,7 +4,7 @@ shapes = ["M=4096,N=4096"]                         sizes to run; --shape gives o
 def reference(x: Float[Tensor, "M N"]): ...        the result, in PyTorch or NumPy
 def inputs(case): ...                              arguments, unless annotations give their shapes
 mutates = ["out"]                                  parameters that reference writes to
-dtypes = ("float32",)                              default: float32, float16, bfloat16
+dtypes = ("float32",)                              default: float32, float16, bfloat16; float64 too if named
 tolerance = 1e-3                                   default: a bound from perturbed roundings
 def flops(case): ...                               default: matrix products and convolutions
 def bytes(case): ...                               default: inputs read once, the result written once
@@ -28,7 +28,7 @@ from suite.custom.about import About
 from suite.custom.file import parsed, run
 from suite.custom.memory import owned, shares_memory
 from suite.custom.program import Function, Outcome, Program, mutates_of, signature_of
-from suite.numerics.formats import DTYPES, full_name
+from suite.numerics.formats import DOUBLE, DTYPES, full_name
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.outputs import leaves
@@ -150,8 +150,9 @@ class ReferenceFile(Program):
     def _checked_dtypes(self, given: object) -> tuple[str, ...]:
         names = [given] if isinstance(given, str) else list(given) if isinstance(given, tuple | list) else [given]
         full = tuple(full_name(str(each).removeprefix("torch.")) for each in names)
-        if not full or any(each not in DTYPES for each in full):
-            raise UsageError(f"{self._name}: dtypes must be of {', '.join(DTYPES)}; got {given!r}")
+        valid = (*DTYPES, DOUBLE)
+        if not full or any(each not in valid for each in full):
+            raise UsageError(f"{self._name}: dtypes must be of {', '.join(valid)}; got {given!r}")
         return full
 
 

@@ -24,7 +24,7 @@ from suite.custom.perturbed import WIDE, InFloat64, Perturbed, unrounded
 from suite.custom.program import Program, default_dtype, make_on_meta_or
 from suite.custom.results import exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
-from suite.numerics.formats import MAX_FINITE, is_integer
+from suite.numerics.formats import DOUBLE, MAX_FINITE, is_integer
 from suite.numerics.weak_bound import WeakBound, weak_bound
 from suite.problem.case import Case
 from suite.problem.outputs import judged_dtype, leaves
@@ -108,7 +108,8 @@ def weakness(
     for index, dtype in whole_results(forms, tuple(value.shape)):
         if is_integer(dtype):
             continue
-        found = weak_bound(value[index].double(), bound[index], own[index] if own is not None else None, dtype)
+        errors = own[index] if own is not None and dtype != DOUBLE else None  # the truth of float64 is the reference
+        found = weak_bound(value[index].double(), bound[index], errors, dtype)
         if found is not None:
             return found
     return None

@@ -19,16 +19,19 @@ from suite.exercises.judge import Outcome, Verdict, hint_for, judge
 from suite.hardware.device import Device, resolve
 from suite.processes.child import environment_with_suite
 
-LIMIT_S = 120.0
+LIMIT_S = 60.0
 """Time allowed for a file; most of it is the start of the frameworks and the compiler."""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+"""Arrays of exercises are small: starting more threads takes longer than their work."""
 Asked = tuple[Exercise, Path]
 
 
 def verdicts(asked: Sequence[Asked], device: str = "cpu") -> list[Verdict]:
     """The verdict on each file. A file that ends or hangs the process is wrong, and the rest get a new process.
 
-    Raises `SuiteError` if a framework or a compiler is missing.
+    Raises `UsageError` for a device that is not there, `SuiteError` if a framework or a compiler is missing.
     """
+    resolve(device)
     found: list[Verdict] = []
     while len(found) < len(asked):
         rest = asked[len(found) :]
@@ -48,7 +51,7 @@ def _in_one_process(asked: Sequence[Asked], device: str) -> tuple[list[Verdict],
         command = [sys.executable, "-m", qualified("suite.exercises.apart"), device, str(results), *files]
         ended = ""
         try:
-            done = subprocess.run(command, env=environment_with_suite(os.environ), timeout=LIMIT_S * len(asked))
+            done = subprocess.run(command, env=environment_with_suite(ENVIRONMENT), timeout=LIMIT_S * len(asked))
             if done.returncode < 0:
                 ended = f"the process died of {signal.Signals(-done.returncode).name}"
             elif done.returncode:

@@ -37,6 +37,8 @@ class Exercise:
     """The type of the inputs; empty for all of the reference."""
     uses: tuple[str, ...] = ()
     """Words without which a file lacks the idea, whatever its results: a barrier, for example."""
+    at_most: tuple[tuple[str, int], ...] = ()
+    """The largest counts of one emulated call of the first case, by name, such as `load_sectors`."""
     note: str = ""
     """What the check cannot see, for the student to know."""
 
@@ -79,7 +81,7 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
 
 
 def find(name: str) -> Exercise:

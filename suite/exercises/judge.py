@@ -43,7 +43,7 @@ HINTS = (
     (r"\b(?:reads|writes) index ", "the index is beyond the end: which threads, or which lanes, have nothing to do?"),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
     (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
-    (r"did not finish|waits? ", "threads wait for each other: does each of them reach the barrier?"),
+    (r"did not finish|waits? ", "a loop does not end, or threads wait for others that never reach the barrier"),
     (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
     (
         r"^shape: |^dtype: |^type: ",
@@ -71,19 +71,15 @@ def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
         found = gap(text)
         todo = f"line {found.line}: {found.task}" if found else f"write {exercise.operation}"
         return Verdict(Outcome.EMPTY, f"nothing stands between TODO and END; {todo}")
-    reason = next(_faults(exercise, path, device), "")
-    if not reason:
-        code = words(text, exercise.file.suffix)
-        missing = [word for word in exercise.uses if word not in code]
-        if not missing:
-            return Verdict(Outcome.PASS)
-        reason = f"the results are right, but {', '.join(missing)} is not used: {exercise.idea}"
-        return Verdict(Outcome.WRONG, reason, exercise.hint)
-    return Verdict(Outcome.WRONG, reason, hint_for(reason, exercise))
+    reason = next(_faults(exercise, path, text, device), "")
+    return Verdict(Outcome.WRONG, reason, hint_for(reason, exercise)) if reason else Verdict(Outcome.PASS)
 
 
-def _faults(exercise: Exercise, path: Path, device: Device) -> Iterator[str]:
-    """What is wrong, one case after the other. Each call checks accesses to memory, if the framework can."""
+def _faults(exercise: Exercise, path: Path, text: str, device: Device) -> Iterator[str]:
+    """What is wrong, one case after the other, and then the lack of the exercise's idea.
+
+    Each call checks accesses to memory, if the framework can.
+    """
     import torch
 
     from suite import custom
@@ -100,10 +96,34 @@ def _faults(exercise: Exercise, path: Path, device: Device) -> Iterator[str]:
     if (obstacle := implementation.obstacle(device)) is not None:
         raise SuiteError(f"{exercise.name}: {obstacle[1]}")
     where = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
-    for case in _cases(exercise, op):
+    cases = _cases(exercise, op)
+    for case in cases:
         reason = _fault(implementation.for_case(case), case, device, where)
         if reason:
             yield f"{reason} ({case.label})"
+    code = words(text, exercise.file.suffix)
+    if missing := [word for word in exercise.uses if word not in code]:
+        yield f"the results are right, but the file does not use {', '.join(missing)}"
+    if exercise.at_most and device.type == "cpu":
+        yield from _excesses(exercise, implementation.for_case(cases[0]), cases[0], where)
+
+
+def _excesses(
+    exercise: Exercise, implementation: ExternalImplementation, case: Case, where: torch.device
+) -> Iterator[str]:
+    """The counts of one call that are larger than the exercise allows, if the compiler can count."""
+    from cuda_ref.build.compiler import can_check
+    from suite.checking.problem import Problem
+
+    if not can_check():
+        return
+    problem = Problem(case, SEED, where)
+    function = implementation.function_for(case, len(problem.buffers))
+    counts = implementation.adapter.counts(lambda: function(*problem.buffers))
+    for name, most in exercise.at_most:
+        count = counts[f"count_{name}"]
+        if count is not None and count > most:
+            yield f"the results are right, but {name.replace('_', ' ')}: {count:,}, where {most:,} do ({case.label})"
 
 
 def _cases(exercise: Exercise, op: Operation) -> list[Case]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.checking.repeats import Duration
     from suite.checking.telling_cases import ProbeResult
-    from suite.external.host_timing import HostResults
+    from suite.external.host_timing import EmptySamples, HostResults
     from suite.external.remote import RemoteResults, SharedCase
     from suite.problem.case import Case
     from suite.timing import Timing
@@ -64,8 +64,8 @@ class ExternalPool:
         self._fork_server = fork_server
         self._handoff_ns = 0
         """Cost of a command, measured in a process before it loaded its file; 0 until one was measured undisturbed."""
-        self._costs_ns: dict[tuple[Case, str], float] = {}
-        """Costs of samples without a call, by case and framework, of the latest case."""
+        self._empty_spans: dict[tuple[Case, str], list[float]] = {}
+        """Times of samples without a call, by case and framework, of the latest case."""
         self._active: list[ExternalProcess] = []
         self._limits = OwnLimits()
         self._latest = Started(None, Phase.STARTING)
@@ -232,20 +232,22 @@ class ExternalPool:
             return RemoteTarget(local, recorder), results
         own, *vendors = cases
         used = {own: reference.framework} | {name: lookup.find(clean.problem.case, name).framework for name in vendors}
-        costs = {name: self._cost_ns(clean, each, local) for name, each in used.items()}
+        by_framework = {each: self._empty(clean, each, local) for each in set(used.values())}
+        empty = {name: by_framework[each] for name, each in used.items()}
         copies = HostResults(cases)
-        return RemoteTarget(local, HostRecorder(cases, costs, copies)), copies
+        return RemoteTarget(local, HostRecorder(cases, empty, copies)), copies
 
-    def _cost_ns(self, clean: SharedCase, framework: str, local: Target) -> float:
-        """Cost of a sample without a call. The files of a case share it."""
-        from suite.external.host_timing import empty_sample_ns
+    def _empty(self, clean: SharedCase, framework: str, local: Target) -> EmptySamples:
+        """Samples without a call. The files of a case share their times."""
+        from suite.external.host_timing import EmptySamples
 
         case = clean.problem.case
-        if any(measured != case for measured, _ in self._costs_ns):
-            self._costs_ns.clear()
-        if (case, framework) not in self._costs_ns:
-            self._costs_ns[case, framework] = empty_sample_ns(clean, framework, local.evict)
-        return self._costs_ns[case, framework]
+        if any(measured != case for measured, _ in self._empty_spans):
+            self._empty_spans.clear()
+        spans = self._empty_spans.setdefault((case, framework), [])
+        found = EmptySamples(clean, framework, local.evict, spans)
+        found.begin()
+        return found
 
     @contextmanager
     def _cases(

@@ -234,7 +234,12 @@ def call_ns(claimed_ns: float, span_ns: float, cost_ns: float) -> float:
 
     `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
     """
+    check_claim(claimed_ns, span_ns)
+    return max(claimed_ns, span_ns - cost_ns)
+
+
+def check_claim(claimed_ns: float, span_ns: float) -> None:
+    """Raise `RaisedError` for a call that took longer by the process's clock than by this process's."""
     if claimed_ns > span_ns:
         reason = f"its process reports {claimed_ns:g} ns for a call that took {span_ns:g} ns: a clock was replaced"
         raise RaisedError(p.Raised("error", reason))
-    return max(claimed_ns, span_ns - cost_ns)

@@ -25,8 +25,8 @@ from suite.hardware.environment import package_version
 LATE_CYCLES = 10_000_000
 """Delay of `late_inputs` in GPU cycles: 5 to 7 ms, longer than a launcher takes to launch its kernels."""
 
-GATE_CYCLES = 200_000
-"""Delay of `gate` in GPU cycles, about 0.1 ms: a launcher has queued its kernels by then."""
+GATE_CYCLES = 1_500_000
+"""Delay of `gate` in GPU cycles, about 0.8 ms: a launcher has queued its kernels by then."""
 
 
 class Adapter(ABC):

@@ -16,6 +16,7 @@ from suite.hardware.monitor import (
     nvml_handle,
     nvml_problem,
     state,
+    uuid,
 )
 from suite.hardware.threads import native_threads, native_threads_set, thread_settings
 
@@ -44,4 +45,5 @@ __all__ = [
     "peaks",
     "state",
     "thread_settings",
+    "uuid",
 ]

@@ -20,7 +20,8 @@ class Peaks:
     """Regular expression that matches the whole name that NVML gives the product."""
     gb_per_s: float
     tflops: dict[str, float]
-    """Rates by arithmetic: fp32 without tensor cores; tf32, fp16, bf16 and fp8 with them, accumulating in float32."""
+    """Rates by arithmetic: fp32 without tensor cores; tf32, fp16, bf16 and fp8 with them, accumulating in float32;
+    fp64 with them where the device has such."""
     source: str
     flops_per_cycle: Mapping[str, int] = field(default_factory=dict)
     """Flops of the whole device in one cycle of the SM clock, by arithmetic. Their product with the clock that the
@@ -60,7 +61,7 @@ def _arithmetic(dtype: str, precision: str | None) -> str:
         return "tf32" if precision == "tf32" else "fp32"
     if dtype.startswith("float8"):
         return "fp8"
-    return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, dtype)
+    return {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}.get(dtype, dtype)
 
 
 _H100 = "https://www.nvidia.com/en-us/data-center/h100/"
@@ -75,21 +76,22 @@ _L40S = "https://www.nvidia.com/en-us/data-center/l40s/"
 _ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
 _B200 = "https://resources.nvidia.com/en-us-blackwell-architecture/datasheet"
 
-_HOPPER_SXM = {"fp32": 67.0, "tf32": 494.5, "fp16": 989.0, "bf16": 989.0, "fp8": 1979.0}
-_AMPERE = {"fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
+_HOPPER_SXM = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.5, "fp16": 989.0, "bf16": 989.0, "fp8": 1979.0}
+_AMPERE = {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
 
 
-def _per_cycle(multiprocessors: int, fp32: int, tf32: int, fp16: int, fp8: int = 0) -> dict[str, int]:
-    """Flops per cycle of a device, from those of one multiprocessor: fp32 without tensor cores, the others with them.
+def _per_cycle(multiprocessors: int, fp32: int, tf32: int, fp16: int, fp8: int = 0, fp64: int = 0) -> dict[str, int]:
+    """Flops per cycle of a device, from those of one multiprocessor: fp32 without tensor cores, the others with them;
+    0 if it has no tensor cores for a type.
 
     Sources: NVIDIA's architecture white papers of A100, Ada and H100 (multiply-adds per SM and clock, times two).
     """
-    rates = {"fp32": fp32, "tf32": tf32, "fp16": fp16, "bf16": fp16, **({"fp8": fp8} if fp8 else {})}
-    return {name: multiprocessors * rate for name, rate in rates.items()}
+    rates = {"fp64": fp64, "fp32": fp32, "tf32": tf32, "fp16": fp16, "bf16": fp16, "fp8": fp8}
+    return {name: multiprocessors * rate for name, rate in rates.items() if rate}
 
 
-_SMS_HOPPER = 256, 2048, 4096, 8192
-_A100_CYCLE = _per_cycle(108, 128, 1024, 2048)
+_SMS_HOPPER = 256, 2048, 4096, 8192, 256
+_A100_CYCLE = _per_cycle(108, 128, 1024, 2048, fp64=128)
 PEAKS = (
     Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200, _per_cycle(132, *_SMS_HOPPER), 450.0),
     Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100, _per_cycle(132, *_SMS_HOPPER), 450.0),
@@ -97,7 +99,7 @@ PEAKS = (
         "H100 PCIe",
         r"NVIDIA H100 PCIe",
         2000.0,
-        {"fp32": 51.0, "tf32": 378.0, "fp16": 756.5, "bf16": 756.5, "fp8": 1513.0},
+        {"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "fp16": 756.5, "bf16": 756.5, "fp8": 1513.0},
         _H100_PCIE,
         _per_cycle(114, *_SMS_HOPPER),
     ),

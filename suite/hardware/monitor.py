@@ -111,6 +111,12 @@ def devices() -> list[dict[str, Any]]:
     return [_facts(index, handle) for index, handle in enumerate(visible_handles())]
 
 
+def uuid(index: int = 0) -> str:
+    """The UUID of CUDA device `index`, such as `GPU-5b32...`; empty without one."""
+    handle = nvml_handle(index)
+    return "" if handle is None else _text(_ask(nvml().nvmlDeviceGetUUID, handle))
+
+
 def state(handle: Any) -> State | None:
     """The present state of a device; None without NVML or handle."""
     lib = nvml()

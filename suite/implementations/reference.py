@@ -156,4 +156,7 @@ def _implementation(
     op: CustomOperation, name: str, vendor: str, requires: str | None = None
 ) -> ReferenceImplementation:
     framework = name.partition("/")[0]
-    return ReferenceImplementation(op.name, name, framework, "", vendor, requires, source=op.source)
+    beyond = op.dtypes
+    return ReferenceImplementation(
+        op.name, name, framework, "", vendor, requires, source=op.source, dtypes_beyond=beyond
+    )

@@ -34,6 +34,15 @@ def repeats(terms: torch.Tensor, count: int | None = None) -> torch.Tensor:
     return torch.cat([_repeats(sample[row : row + at_once].double(), scale) for row in range(0, rows, at_once)])
 
 
+def repeats_of_products(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
+    """Return how many terms of each sum in A B are equal, (M, N); None if no sum has equal terms.
+
+    Terms are equal if both factors repeat along K. If they do not repeat together, this is too many.
+    """
+    found = torch.minimum(repeats(a), repeats(b.mT).mT)
+    return found if bool((found > 1.0).any()) else None
+
+
 def _repeats(found: torch.Tensor, scale: float) -> torch.Tensor:
     """Return the result of `repeats` for some rows of a sample, of sums that have `scale` times as many terms."""
     signs, order = found.sign(), found.abs().sort(dim=1)

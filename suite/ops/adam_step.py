@@ -182,8 +182,8 @@ class AdamStep(Operation):
         """Cases on a GPU: the parameters of a large layer, in every type; then Adam, and a small layer."""
         if device_type != "cuda":
             return [self.case((5000,), dtype) for dtype in DTYPES]
-        cases = [self.case((2**26,), dtype, decoupled=True) for dtype in DTYPES]
-        return [*cases, self.case((2**26,), "float32"), self.case((2**20,), "float32", decoupled=True)]
+        cases = [self.case((2**24,), dtype, decoupled=True) for dtype in DTYPES]
+        return [*cases, self.case((2**24,), "float32"), self.case((2**20,), "float32", decoupled=True)]
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape,) * 4

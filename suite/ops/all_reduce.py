@@ -9,13 +9,22 @@ import torch
 
 from suite.numerics.bounds import limit
 from suite.numerics.formats import DTYPES, unit_roundoff
-from suite.problem import family
+from suite.problem import family, numbers
 from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
 from suite.problem.ranked import RankedOperation, Shard
 from suite.problem.shape import Shape
 from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
+
+
+def large_numbers(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """The largest numbers of one or two ranks, some with infinite sums; of more ranks, numbers whose partial sums are
+    finite in any order."""
+    if case.ranks <= 2:
+        return numbers.extremes(shape, case, source)
+    drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
+    return ((2.0 * drawn - 1.0) * (numbers.largest(case) / case.ranks)).to(numbers.dtype_of(case))
 
 
 class AllReduce(RankedOperation):
@@ -37,7 +46,7 @@ class AllReduce(RankedOperation):
         "offset": family.offset((1,), (4097,)),
         "broadcast": family.broadcast((1025,)),
         "subnormal": family.subnormal((1025,)),
-        "largest": family.large((1025,)),
+        "largest": family.large((1025,), values=numbers.per_operand(large_numbers)),
         "signed_zero": family.signed_zero((1025,)),
         "infinity": family.infinity((1025,)),
         "nan": family.nan((1025,)),
@@ -59,7 +68,7 @@ class AllReduce(RankedOperation):
     def truth_of_rank(self, shards: Sequence[Shard], rank: int, case: Case) -> Iterator[Truth]:
         """Yield pieces of the sum. Its terms may be added in any order, and partial sums rounded to the case's dtype.
 
-        The first of `ranks` - 1 additions up to the last but one leave at most a rounding of the sum of sizes each.
+        Each of `ranks` - 1 additions but the last leaves a rounding of at most the sum of sizes.
         """
         inner = max(0, len(shards) - 2) * unit_roundoff(case.dtype)
         for index in blocks(case.shape):

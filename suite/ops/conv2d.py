@@ -10,6 +10,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.numerics.formats import DOUBLE, DTYPES
+from suite.numerics.repeats import repeats
 from suite.ops.matmul import matmul_limit, product_noise
 from suite.problem import family, numbers, shape, specials
 from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
@@ -198,12 +199,14 @@ class Conv2d(Operation):
             some = slice(first, min(first + images, n))
             padding = case["padding"]
             x = torch.nn.functional.pad(inputs[0][some].double(), (0, 0, padding, padding, padding, padding))
+            equal = equal_channels(x, weight)
             for top in range(0, p, rows):
                 span = slice(top, min(top + rows, p))
                 value, spread_squared = products(x, weight, span, q, case["stride"])
                 terms = math.prod(weight.shape[1:])
-                bound = matmul_limit(value, spread_squared, terms, n * p * q * k, case.dtype, case.precision)
-                noise = product_noise(value, spread_squared, (n * p * q, k, terms), case.dtype, case.precision)
+                kind = case.dtype, case.precision, equal
+                bound = matmul_limit(value, spread_squared, terms, n * p * q * k, *kind)
+                noise = product_noise(value, spread_squared, (n * p * q, k, terms), *kind)
                 del spread_squared
                 yield Truth((some, span, slice(0, q), slice(0, k)), value, bound, noise)
                 del value, bound
@@ -230,6 +233,12 @@ class Conv2d(Operation):
         block = min(images * rows * q * k, BLOCK_ELEMENTS)
         weights = math.prod(self.operands(case)[1])
         return 8 * (10 * block + 3 * images * self._padded(case) + 3 * weights)
+
+
+def equal_channels(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return how many terms of an output are equal: weights and pixels repeat along the channels; (outputs,)."""
+    of_pixels = repeats(x.reshape(-1, x.shape[3])).amax() if x.numel() else 1.0
+    return repeats(weight.reshape(len(weight), -1)).view(-1).clamp(max=of_pixels)
 
 
 def products(

@@ -12,6 +12,7 @@ import torch
 from suite.numerics.bounds import deviations, limit
 from suite.numerics.formats import DOUBLE, DTYPES, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats_of_products
 from suite.ops.matmul import product_error
 from suite.ops.sigmoid import sigmoid_error
 from suite.problem import blocks, family, numbers
@@ -43,7 +44,8 @@ def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case
     the sigmoid is computed, as between the calls of a library.
     """
     product = x @ weight.T
-    shift, variance = product_error(product, x.square() @ weight.square().T, x.shape[1], case.dtype, case.precision)
+    squares, equal = x.square() @ weight.square().T, repeats_of_products(x, weight.T)
+    shift, variance = product_error(product, squares, x.shape[1], case.dtype, case.precision, equal)
     z = product + bias
     return Logits(z, shift, variance, (product.abs() + z.abs()) * unit_roundoff(case.dtype))
 

@@ -11,6 +11,7 @@ import torch
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats, repeats_of_products
 from suite.ops.linear_sigmoid import (
     LAYER,
     ODD,
@@ -69,17 +70,25 @@ class Sum:
     variance: torch.Tensor
     squares: torch.Tensor
     """Sum of the squares of the terms."""
+    repeated: torch.Tensor | None = None
+    """How many terms are equal; None if all differ. It enters `variance`."""
 
     def __iadd__(self, other: Sum) -> Sum:
         for name in ("value", "shift", "variance", "squares"):
             getattr(self, name).add_(getattr(other, name))
+        if self.repeated is None or other.repeated is None:
+            self.repeated = other.repeated if self.repeated is None else self.repeated
+        else:
+            self.repeated = self.repeated + other.repeated
         return self
 
     def errors(self, terms: int, case: Case, *, products: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the systematic error and the variance of a sum of `terms` terms."""
         if not products:
-            return self.shift, self.variance + sum_variance(self.value, self.squares, terms, None, None, case.dtype)
-        shift, variance = product_error(self.value, self.squares, terms, case.dtype, case.precision)
+            return self.shift, self.variance + sum_variance(
+                self.value, self.squares, terms, None, self.repeated, case.dtype
+            )
+        shift, variance = product_error(self.value, self.squares, terms, case.dtype, case.precision, self.repeated)
         return self.shift + shift, self.variance + variance
 
     def limit(self, terms: int, count: int, case: Case, *, products: bool = True) -> torch.Tensor:
@@ -101,11 +110,15 @@ def multiply(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False)
     squares = b.square()
     factors = (gradient.dz, gradient.shift, gradient.variance, gradient.dz.square())
     dz, shift, variance, dz_squared = (each.T if transposed else each for each in factors)
-    return Sum(dz @ b, shift @ b.abs(), variance @ squares, dz_squared @ squares)
+    equal = repeats_of_products(dz, b)
+    variance = variance @ squares * (1.0 if equal is None else equal)
+    return Sum(dz @ b, shift @ b.abs(), variance, dz_squared @ squares, equal)
 
 
 def sum_over_rows(gradient: Derivative) -> Sum:
-    return Sum(gradient.dz.sum(0), gradient.shift.sum(0), gradient.variance.sum(0), gradient.dz.square().sum(0))
+    equal = repeats(gradient.dz.T).view(-1)
+    variance = gradient.variance.sum(0) * equal
+    return Sum(gradient.dz.sum(0), gradient.shift.sum(0), variance, gradient.dz.square().sum(0), equal)
 
 
 class LinearSigmoidGrad(LinearSigmoid):

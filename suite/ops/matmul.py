@@ -13,6 +13,7 @@ from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_v
 from suite.numerics.float8 import FLOAT8, float8_limit, scales
 from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import repeats_of_products
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -24,11 +25,17 @@ from suite.problem.truth import Truth
 
 
 def matmul_limit(
-    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, count: int, dtype: str, precision: str
+    value: torch.Tensor,
+    spread_squared: torch.Tensor,
+    terms: int,
+    count: int,
+    dtype: str,
+    precision: str,
+    repeated: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the bound for c = sum over `terms` of a_k b_k, one of `count` outputs.
 
-    value: c. spread_squared: sum of (a_k b_k)^2. Both float64.
+    value: c. spread_squared: sum of (a_k b_k)^2. Both float64. repeated: how many terms are equal; None if all differ.
 
     For tf32, hardware may round each input to nearest or truncate it. Truncation is a shift towards zero by u of each
     factor, 2u|c| in all, and an error that is uniform within u, like that of rounding.
@@ -36,7 +43,7 @@ def matmul_limit(
     In the worst case n - 1 roundings (or truncations, twice as large) are relative to |a||b| <= sqrt(n) spread: those
     of float32 products and partial sums, or of the sums alone where products are exact. tf32 loses 4u of each product.
     """
-    systematic, variance = product_error(value, spread_squared, terms, dtype, precision)
+    systematic, variance = product_error(value, spread_squared, terms, dtype, precision, repeated)
     depth = MMA_DEPTH.get(product_kind(dtype, precision))
     worst = (terms - 1) * unit_roundoff(working(dtype)) * (1.0 if depth is None else 2.0)
     if precision == "tf32":
@@ -56,25 +63,35 @@ def product_kind(dtype: str, precision: str) -> str:
 
 
 def product_error(
-    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, dtype: str, precision: str
+    value: torch.Tensor,
+    spread_squared: torch.Tensor,
+    terms: int,
+    dtype: str,
+    precision: str,
+    repeated: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the systematic error and the variance of a matrix product, as `matmul_limit` derives them.
 
-    value: the sums. spread_squared: the sums of the squares of their terms.
+    value: the sums. spread_squared: the sums of the squares of their terms. repeated: how many of these are equal.
     """
     kind = product_kind(dtype, precision)
     depth = MMA_DEPTH.get(kind)
     systematic = torch.zeros_like(value) + sum_shift(value, terms, depth)
-    variance = sum_variance(value, spread_squared, terms, depth, None, dtype)
+    variance = sum_variance(value, spread_squared, terms, depth, repeated, dtype)
     if kind == "tf32":
         u = unit_roundoff("tf32")
         systematic += value.abs() * (2.0 * u)
-        variance += spread_squared * (2.0 * u**2 / 3.0)
+        variance += spread_squared * (1.0 if repeated is None else repeated) * (2.0 * u**2 / 3.0)
     return systematic, variance
 
 
 def product_noise(
-    value: torch.Tensor, spread_squared: torch.Tensor, shape: tuple[int, int, int], dtype: str, precision: str
+    value: torch.Tensor,
+    spread_squared: torch.Tensor,
+    shape: tuple[int, int, int],
+    dtype: str,
+    precision: str,
+    repeated: torch.Tensor | None = None,
 ) -> Noise:
     """Return the noise of a matrix product of M, N and K terms, `shape`.
 
@@ -83,7 +100,8 @@ def product_noise(
     """
     m, n, k = shape
     at = sample(tuple(value.shape), value.device)
-    systematic, variance = product_error(value[at], spread_squared[at], k, dtype, precision)
+    some = None if repeated is None else repeated.broadcast_to(value.shape)[at]
+    systematic, variance = product_error(value[at], spread_squared[at], k, dtype, precision, some)
     if product_kind(dtype, precision) == "float32":
         systematic += value[at].abs() * truncation(min(k, SPLIT_TERMS), SPLIT_DEPTH)
     return Noise(systematic, variance, min(m * n, m * k, n * k))
@@ -262,8 +280,9 @@ class Matmul(Operation):
                 value, spread_squared = value.mul_(scale), spread_squared.mul_(scale**2)
                 bound = float8_limit(value, spread_squared, step, k, m * n, self.output_dtype(case), case.precision)
             else:
-                bound = matmul_limit(value, spread_squared, k, m * n, case.dtype, case.precision)
-                noise = product_noise(value, spread_squared, (m, n, k), case.dtype, case.precision)
+                kind = case.dtype, case.precision, repeats_of_products(a, b[:, columns])
+                bound = matmul_limit(value, spread_squared, k, m * n, *kind)
+                noise = product_noise(value, spread_squared, (m, n, k), *kind)
             del a, spread_squared
             yield Truth((rows, columns), value, bound, noise)
             del value, bound

@@ -6,7 +6,7 @@ Every operation takes them, as families of inputs or as a part of one: `--inputs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -86,8 +86,9 @@ def rotations(axes: Sequence[int]) -> list[str]:
 
 def repetitions(axes: Sequence[int]) -> list[str]:
     """Return layouts in which one operand is repeated along one axis: all operands, all axes."""
-    return [
-        "/".join(f"{REPEATED}{axis}" if other == operand else "dense" for other in range(len(axes)))
-        for operand, count in enumerate(axes)
-        for axis in range(count)
-    ]
+    return [repetition(len(axes), {operand: axis}) for operand, count in enumerate(axes) for axis in range(count)]
+
+
+def repetition(operands: int, axes: Mapping[int, int]) -> str:
+    """Return the layout in which some operands are repeated, each along one axis, given by the operand's position."""
+    return "/".join(f"{REPEATED}{axes[each]}" if each in axes else "dense" for each in range(operands))

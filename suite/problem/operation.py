@@ -18,6 +18,7 @@ from suite.core.errors import UsageError
 from suite.core.names import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
+from suite.problem import inputs_by_name
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
@@ -320,39 +321,15 @@ class Operation(ABC):
 
         Raises `UsageError` for an unknown one.
         """
-        from suite.problem import family, layouts, realistic, specials
-
-        normal = self.families["normal"]
-        if inputs in self.families:
-            return self.families[inputs]
         if not self.has_inputs(inputs):
-            families = (*self.families, *realistic.KINDS)
-            kinds = f"{', '.join(specials.KINDS)} in one operand, as nan@0"
-            valid = f"{', '.join(families)}, {kinds}, layouts of {', '.join(layouts.KINDS)}, and several with +"
-            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}{did_you_mean(inputs, families)}")
-        if inputs in realistic.KINDS:
-            return realistic.family(inputs, normal, self.weights)
-        if specials.known(inputs):
-            return family.special(inputs, normal)
-        parts = [
-            self.family(part) if self._is_family(part) else family.layout(part, normal.dtypes)
-            for part in inputs.split("+")
-        ]
-        found = family.combined(normal, parts)
-        return replace(found, shapes=found.shapes or (self.usual_shape,))
+            valid = inputs_by_name.valid(inputs, self.families)
+            raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
+        found = inputs_by_name.find(inputs, self.families, self.source is None, self.weights)
+        return found if inputs in self.families else replace(found, shapes=found.shapes or (self.usual_shape,))
 
     def has_inputs(self, inputs: str) -> bool:
         """True if the operation has inputs of this name: a family, special numbers, a layout, or several of them."""
-        from suite.problem import layouts
-
-        of_the_suite = self.source is None
-        return all(self._is_family(part) or (of_the_suite and layouts.known(part)) for part in inputs.split("+"))
-
-    def _is_family(self, part: str) -> bool:
-        """True for a family of the operation, and for those that all operations of the suite have."""
-        from suite.problem import realistic, specials
-
-        return part in self.families or (self.source is None and (part in realistic.KINDS or specials.known(part)))
+        return inputs_by_name.known(inputs, self.families, self.source is None)
 
     def parse_shapes(self, text: str) -> list[Shape]:
         """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""

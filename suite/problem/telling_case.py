@@ -4,7 +4,7 @@ An operation has those that it names itself, and a set that is built from its de
 
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
 2. each family of inputs with each value of its options, at the family's first shape;
-3. each operand repeated along each axis with a stride of 0;
+3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
 5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
 6. each result with more than 2^16 elements.
@@ -153,8 +153,30 @@ def _is_covered(op: Declared, family: Family) -> bool:
 def _repetitions(op: Declared) -> Iterator[TellingCase]:
     from suite.problem import layouts
 
-    for number, inputs in enumerate(layouts.repetitions(_axes(op))):
+    axes = _axes(op)
+    together = dict.fromkeys(layouts.repetition(len(axes), shared) for shared in _shared_axes(op))
+    for number, inputs in enumerate((*layouts.repetitions(axes), *together)):
         yield TellingCase(inputs, op.usual_shape, inputs, first=number == 0)
+
+
+def _shared_axes(op: Declared) -> Iterator[dict[int, int]]:
+    """For each size that several operands have and some result lacks: the first such axis, by the operand's position.
+
+    Results are sums along it.
+    """
+    sizes = op.covered_sizes()
+    usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    before = op.case(op.usual_shape)
+    for name, size in usual.items():
+        after = op.case(op.shape_of_sizes({**usual, name: 2 * size}))
+        axes = {
+            operand: axis
+            for operand, shapes in enumerate(zip(op.operands(before), op.operands(after), strict=True))
+            for axis in reversed([axis for axis, (one, other) in enumerate(zip(*shapes, strict=True)) if one != other])
+        }
+        results = zip(op.output_shapes(before), op.output_shapes(after), strict=True)
+        if len(axes) > 1 and any(one == other for one, other in results):
+            yield axes
 
 
 def _specials(op: Declared) -> Iterator[TellingCase]:

@@ -1,7 +1,7 @@
 """Dataclasses as JSON and back. Each field is checked against its annotation; a dataclass carries its class's name.
 
-Annotations may be bool, int, float, str, None, an Enum, a Literal, a dataclass, `tuple[...]`, `Mapping[str, ...]`, and
-unions of these.
+Annotations may be bool, int, float, str, None, a Path, an Enum, a Literal, a dataclass, `tuple[...]`,
+`Mapping[str, ...]`, and unions of these.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from reprlib import repr
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -31,6 +32,8 @@ def to_json(value: Any) -> Any:
     """`value` as `json.dumps` takes it: dataclasses become tagged dicts, tuples become lists."""
     if isinstance(value, str | int | float | None):
         return value
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
     if isinstance(value, Mapping):
@@ -64,7 +67,11 @@ def _reader(expected: Any) -> Reader:
         return _dataclass(expected)
     if isinstance(expected, type) and issubclass(expected, Enum):
         return _member(expected, {member.value: member for member in expected})
-    return _scalar(expected)
+    return _path if expected is Path else _scalar(expected)
+
+
+def _path(data: Any, where: str) -> Path:
+    return Path(data) if type(data) is str else _refuse(data, where, "a path")
 
 
 def _scalar(expected: type) -> Reader:

@@ -32,11 +32,11 @@ from suite.timing.target import Target, target
 if TYPE_CHECKING:
     import torch
 
-    from suite.implementations.bound_call import BoundCall
+    from suite.frameworks.base import Adapter
     from suite.ranks.problem import RankProblem
     from suite.worker.protocol import TimeRequest
 
-LATENCIES = 5
+LATENCIES = 3
 BATCH = MIN_SAMPLES
 """Rounds between two decisions whether to go on."""
 MAX_ROUNDS = 200
@@ -47,20 +47,23 @@ GATE = "gate"
 
 @dataclass(frozen=True)
 class RankedCall:
-    """A call to time. `peak_bytes`: the memory that it takes on this rank."""
+    """A call to time: an implementation, or a part of the work alone, whose result is not judged.
+
+    peak_bytes: the memory that it takes on this rank. rebind: called after the inputs have changed.
+    """
 
     name: str
-    bound: BoundCall
-    peak_bytes: int | None
-
-    @property
-    def is_vendor(self) -> bool:
-        return self.bound.implementation.vendor is not None
+    issue: Callable[[], Any]
+    adapter: Adapter
+    is_vendor: bool = False
+    is_part: bool = False
+    peak_bytes: int | None = None
+    rebind: Callable[[Sequence[torch.Tensor]], None] = lambda buffers: None
 
     def run(self) -> Any:
         """Call, and wait for the result."""
-        result = self.bound.issue()
-        self.bound.implementation.adapter.wait(result)
+        result = self.issue()
+        self.adapter.wait(result)
         return result
 
 
@@ -155,7 +158,7 @@ class Rounds:
 
     def _count_gates(self, recorder: Recorder) -> None:
         for call in self.calls:
-            adapter = call.bound.implementation.adapter
+            adapter = call.adapter
             if adapter.name in self._gates:
                 continue
             if self.target.on_host:
@@ -193,7 +196,7 @@ class Rounds:
             self.kept.append(Kept(seed))
         for call in self.random.sample(self.calls, len(self.calls)):
             self.on_progress(call.name)
-            gate, _ = self._gates[call.bound.implementation.adapter.name]
+            gate, _ = self._gates[call.adapter.name]
             results: list[Any] = []
 
             def run(call: RankedCall = call, gate: Callable[[], object] = gate, into: list[Any] = results) -> None:
@@ -201,7 +204,7 @@ class Rounds:
                 into.append(call.run())
 
             recorder.sample(call.name, lambda call=call: self._prepare(call), run)  # type: ignore[misc]
-            if keep:
+            if keep and not call.is_part:
                 self._keep(call, results[0])
 
     def _prepare(self, call: RankedCall) -> None:
@@ -218,11 +221,11 @@ class Rounds:
         for buffer, given in zip(self.problem.buffers, self.problem.draw(seed), strict=True):
             whole_storage(buffer).copy_(whole_storage(given))
         for call in self.calls:
-            call.bound.rebind(self.problem.buffers)
+            call.rebind(self.problem.buffers)
 
     def _add(self, samples: Sequence[Sample]) -> None:
         """Add samples to the records: of each the longest time over the ranks."""
-        gates = {call.name: self._gates[call.bound.implementation.adapter.name][1] for call in self.calls}
+        gates = {call.name: self._gates[call.adapter.name][1] for call in self.calls}
         mine = [(each.name, busy_us(each, gates[each.name])) for each in samples]
         for name, *times in zip((name for name, _ in mine), *group.of_all([us for _, us in mine]), strict=True):
             self.records[name].device_us.append(max(times))
@@ -236,7 +239,7 @@ class Rounds:
 
     def _keep(self, call: RankedCall, result: Any) -> None:
         try:
-            output = joined(as_torch(result, call.bound.implementation.adapter, self.problem))
+            output = joined(as_torch(result, call.adapter, self.problem))
         except RefusedError as refused:
             self.wrong.setdefault(call.name, str(refused))
             return

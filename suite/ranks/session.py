@@ -17,8 +17,10 @@ from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.ranks import group
 from suite.ranks.implementation import over_ranks
+from suite.ranks.parts import parts_alone
 from suite.ranks.problem import RankProblem
-from suite.ranks.sampling import RankedCall, measure
+from suite.ranks.sampling import Found, RankedCall, measure
+from suite.timing import Timing
 from suite.worker.protocol import (
     CheckRequest,
     ProbeRequest,
@@ -27,6 +29,7 @@ from suite.worker.protocol import (
     TimeExternalRequest,
     TimeReply,
     TimeRequest,
+    TimingColumns,
     TimingFailed,
 )
 from suite.worker.replies import timing_columns
@@ -95,15 +98,26 @@ class RankSession(Session):
         for name in request.implementations:
             self._report(name, Phase.FIRST_CALL)
             bound = bind(self._find(name, request.case), problem.buffers, problem.op.arguments(problem.case))
-            peak_bytes = bound.implementation.adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
-            calls.append(RankedCall(name, bound, peak_bytes))
-        found = measure(calls, problem, request, lambda name: self._report(name, Phase.TIMED_CALL))
+            adapter, vendor = bound.implementation.adapter, bound.implementation.vendor is not None
+            peak_bytes = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
+            calls.append(RankedCall(name, bound.issue, adapter, vendor, False, peak_bytes, bound.rebind))
+        parts = parts_alone(problem)
+        known = {part.name: None for part in parts}  # a part belongs to no implementation
+        found = measure(
+            [*calls, *parts], problem, request, lambda name: self._report(known.get(name, name), Phase.TIMED_CALL)
+        )
         if found.wrong:
             name = next(iter(found.wrong))
             return TimingFailed("wrong", found.wrong[name], name, found.wrong)
-        return TimeReply(
-            {
-                call.name: timing_columns(found.timings[call.name], call.peak_bytes, self.device.type, found.judged)
-                for call in calls
-            }
-        )
+        alone = {part.name: found.timings[part.name].device_us for part in parts}
+        return TimeReply({call.name: self._columns(call, found.timings[call.name], found, alone) for call in calls})
+
+    def _columns(
+        self, call: RankedCall, timing: Timing, found: Found, alone: Mapping[str, float | None]
+    ) -> TimingColumns:
+        """The columns of a call's times. alone: the times of its product and of its communication, if it has both."""
+        columns = timing_columns(timing, call.peak_bytes, self.device.type, found.judged)
+        product_us, us = alone.get("product"), timing.device_us
+        exposed_us = None if product_us is None or us is None else max(0.0, us - product_us)
+        transfer_us = alone.get("communication")
+        return replace(columns, product_us=product_us, communication_us=transfer_us, exposed_us=exposed_us)

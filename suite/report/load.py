@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class Entry:
     """`vs_best`; None if the row, or the vendor row that it refers to, is noisy."""
     ranked: bool = False
     """True if its time may be compared with that of others of its case (`results/groups.py`)."""
+    price_per_hour: float | None = None
+    """What an hour of the device costs, as the reader says it."""
 
     @property
     def framework(self) -> str:
@@ -66,6 +68,20 @@ class Entry:
     def bytes(self) -> float:
         """The bytes that the operation needs to move; 0 if they are unknown."""
         return (self.row.gb_per_s or 0.0) * (self.row.device_us or 0.0) * 1e3
+
+    @property
+    def cost(self) -> float | None:
+        """What a million calls cost, one after the other: as many seconds as a call takes microseconds."""
+        if self.price_per_hour is None or self.row.device_us is None or not self.timed:
+            return None
+        return self.row.device_us * self.price_per_hour / 3600.0
+
+    @property
+    def tflop_per_unit(self) -> float | None:
+        """The arithmetic of the operation for a unit of the price's money, in 10^12 flops."""
+        if not self.price_per_hour or self.row.tflops is None or not self.timed:
+            return None
+        return self.row.tflops * 3600.0 / self.price_per_hour
 
     @property
     def timed(self) -> bool:
@@ -140,6 +156,24 @@ def load_runs(given: Sequence[Path | Side]) -> list[Run]:
     sides = [_sides(each) for each in given]
     labels = _labels(paths, [found[0][1] for found in sides])
     return [_run(label, path, found) for label, path, found in zip(labels, paths, sides, strict=True)]
+
+
+def priced(runs: Sequence[Run], prices: Sequence[float]) -> list[Run]:
+    """Return the runs with the price of an hour of their device: one for all of them, or one each.
+
+    Raises `UsageError` for another number of prices, or one below 0.
+    """
+    if len(prices) not in (1, len(runs)) or min(prices) < 0:
+        raise UsageError(f"price-per-hour: give one price, or one for each of the {len(runs)} runs; got {prices}")
+    each = prices if len(prices) == len(runs) else list(prices) * len(runs)
+    return [_priced(run, price) for run, price in zip(runs, each, strict=True)]
+
+
+def _priced(run: Run, price: float) -> Run:
+    parts = [
+        replace(part, entries=[replace(entry, price_per_hour=price) for entry in part.entries]) for part in run.parts
+    ]
+    return replace(run, parts=parts)
 
 
 def holds_results(path: Path) -> bool:

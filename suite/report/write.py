@@ -11,7 +11,8 @@ from suite.core.errors import UsageError
 from suite.core.files import MAX_RESULT_BYTES, check_writable, read_regular, refuse_foreign, write_atomically
 from suite.core.names import unknown
 from suite.diff.load import Side
-from suite.report.load import Run, load_runs
+from suite.report.framework_page import framework_page, is_ours, page_path
+from suite.report.load import Run, load_runs, priced
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import Plot, is_plot, plots_of
 
@@ -21,8 +22,17 @@ PAGE_TITLE = ": kernels compared</title>"
 """A text of every page, by which a page of an earlier report is known."""
 
 
-def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | None, *, open_it: bool) -> list[Path]:
+def report(
+    given: Sequence[Path | Side],
+    formats: Sequence[str],
+    out: Path | None,
+    *,
+    open_it: bool,
+    prices: Sequence[float] = (),
+) -> list[Path]:
     """Load runs, write the report, and show its page in a browser if `open_it`. Returns the files as `write` does.
+
+    prices: of an hour of a device, one for all runs or one each; without any, nothing is said of costs.
 
     `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
@@ -33,7 +43,8 @@ def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | Non
         raise UsageError(f"open shows the page, which format {','.join(formats)} does not write; add html")
     folder = out or _folder_of(given)
     check_writable(folder)
-    written = write(load_runs(given), formats, folder)
+    runs = load_runs(given)
+    written = write(priced(runs, prices) if prices else runs, formats, folder)
     if open_it:
         webbrowser.open(written[0].resolve().as_uri())
     return written
@@ -73,6 +84,18 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
             if path.is_file() and is_plot(read_regular(path, MAX_RESULT_BYTES)):
                 path.unlink()
     return written
+
+
+def write_framework_page(given: Path, to: Path) -> Path:
+    """Write the page of a run that compares frameworks to the file `to`, or to `frameworks.md` in that folder.
+
+    Raises `UsageError` for a path without results, and for a file in the way that no such page is.
+    """
+    path = page_path(to)
+    check_writable(path.parent)
+    (run,) = load_runs([given])
+    refuse_foreign([path], is_ours, "a page of `report --frameworks`")
+    return _write(path, framework_page(run))
 
 
 def _refuse_foreign(out: Path, formats: Sequence[str], plots: Sequence[str]) -> None:

@@ -16,8 +16,7 @@ ADDED_COLUMNS = (
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer", "weak_bound", "weakness", "rms", "error_vs_vendor"),
     "threads",
     "judged",
-    "ranks",
-    "bus_gb_per_s",
+    *("ranks", "bus_gb_per_s", "product_us", "communication_us", "exposed_us"),
     *("of_limit_at_clock", "sustained_us", "sustained_us_low", "sustained_us_high"),
     *("sustained_of_limit", "sustained_of_limit_at_clock"),
     *("sustained_clock_mhz", "sustained_power_w", "sustained_temperature_c", "sustained"),
@@ -31,7 +30,7 @@ ADDED_COLUMNS = (
         "count_shared_loads",
     ),
     *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
-    *("count_elements_loaded", "count_elements_stored", "count_masked"),
+    *("count_elements_loaded", "count_elements_stored", "count_masked", "host", "gpu", "driver"),
 )
 """Columns that were added later. A table without them gets their defaults."""
 

@@ -203,6 +203,9 @@ class Row:
     bus_gb_per_s: float | None = _column(
         "the bytes that each rank must send / device_us, in 10^9 bytes per second; empty for one process"
     )
+    product_us: float | None = _column("over several GPUs: the vendor's local product alone, in the same rounds")
+    communication_us: float | None = _column("over several GPUs: the vendor's communication alone, in the same rounds")
+    exposed_us: float | None = _column("over several GPUs: device_us - product_us, the transfer that is not hidden")
     of_limit_at_clock: float | None = _column("of_limit with the peak of arithmetic at clock_sm_mhz")
     sustained_us: float | None = _column(
         "median time of one call back to back for at least 2 s, on inputs that rotate over more than twice the cache"
@@ -233,6 +236,10 @@ class Row:
     count_elements_loaded: int | None = _column("Triton: elements that one call loads, without the masked ones")
     count_elements_stored: int | None = _column("Triton: elements that one call stores, without the masked ones")
     count_masked: float | None = _column("Triton: share of elements that masks leave out of loads and stores, 0 to 1")
+
+    host: str = _column("the host that ran it; empty for a run on one device", "")
+    gpu: str = _column("the UUID of the GPU that ran it; empty on a CPU, and for a run on one device", "")
+    driver: str = _column("the version of that GPU's driver", "")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

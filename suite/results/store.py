@@ -20,6 +20,7 @@ from suite.core.files import FolderLock, remove_parts, write_atomically
 from suite.core.signals import uninterruptible
 from suite.results import resume
 from suite.results.csv_file import to_csv
+from suite.results.groups import cases
 from suite.results.render import markdown
 from suite.results.replacing import refuse_replacing
 from suite.results.row import Key, Row
@@ -167,7 +168,8 @@ class Results:
             self._write_samples(operation)
         except ResultsError as error:
             problem = error
-        write_atomically(self.folder / f"{operation}.csv", to_csv(self._tables[operation].values()))
+        together = cases(self._tables[operation].values())  # several devices finish rows of several cases in turns
+        write_atomically(self.folder / f"{operation}.csv", to_csv(row for rows in together for row in rows))
         if operation not in self._listed:
             self._listed.append(operation)
             self._write_environment()

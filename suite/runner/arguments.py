@@ -154,6 +154,8 @@ def one_case(
     if not isinstance(operation, str):
         raise UsageError(f"operation: {operation!r} is no text")
     op = ops.get(operation)
+    if op.over_ranks:
+        raise UsageError(f"{operation} runs in several processes: compare(..., files=[...]) calls a file in each")
     if isinstance(case, Case):
         if case.operation != operation:
             raise UsageError(f"the case is of {case.operation}, and the operation asked for is {operation}")
@@ -163,7 +165,9 @@ def one_case(
     dtype, inputs = _dtype_name("dtype", "float32" if dtype is None else dtype), inputs or "normal"
     if not op.has_inputs(inputs):
         check_known("inputs", inputs, op.families)
-    dtypes = (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.family(inputs).dtypes
+    family = op.family(inputs)
+    usual = (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else family.dtypes
+    dtypes = dict.fromkeys((*usual, *filter(family.supports, op.dtypes_beyond)))
     check_known("dtype", dtype, dtypes, also=SHORT.values())
     text = size_text(op, case)
     shape, *others = op.parse_shapes(text)

@@ -120,7 +120,7 @@ class DeviceRun:
     def _check_all(self, job: Job, case: Case, progress: CaseProgress) -> list[Row]:
         rows = []
         for position, implementation in enumerate(self.implementations(job)):
-            row = self.finished.get(self._new_row(case, implementation).key)
+            row = self.finished.get(self.new_row(case, implementation).key)
             if row is not None and 1 < row.runs < self.options.repeat:
                 row.runs, row.timed = 1, Attempt.NOT_TRIED  # the single runs are not kept
             if row is None:
@@ -131,7 +131,7 @@ class DeviceRun:
             rows.append(row)
         return rows
 
-    def _new_row(self, case: Case, implementation: Implementation) -> Row:
+    def new_row(self, case: Case, implementation: Implementation) -> Row:
         """A row with the columns that are known before anything has run."""
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.execution = Mode(implementation.adapter.mode(self.device))
@@ -147,7 +147,7 @@ class DeviceRun:
         A worker that ran other implementations may have been damaged by them. A failure there is therefore tried again
         in a fresh worker, whose result counts. A user's file runs in a process of its own, which the worker replaces.
         """
-        row = self._new_row(case, implementation)
+        row = self.new_row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
         if obstacle is None and not self.interpreted_too and row.execution is not Mode.NATIVE:
             obstacle = Status.UNSUPPORTED, f"{row.execution} here, and a sweep runs native implementations only"
@@ -168,7 +168,7 @@ class DeviceRun:
 
     def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
         """The row, and whether it is final: False for a failure that another implementation may have caused."""
-        row = self._new_row(case, implementation)
+        row = self.new_row(case, implementation)
         row.versions = ", ".join(filter(None, (implementation.versions(), self.pool.network)))
         try:
             reply = self.pool.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)

@@ -65,6 +65,8 @@ class Options:
     """The folder in which the code is written."""
     memory_bytes: int | None = None
     """Host memory that a worker may use, in bytes. None: most of the free memory."""
+    devices: int = 1
+    """Devices of the kind of `device` that share the cases."""
 
 
 def sweep_host(device: Device, sweep: bool) -> Device | None:

@@ -99,9 +99,6 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
         raise UsageError("--shapes-from has the shapes of a model, so it takes neither --shape nor --inputs but none")
     if selection.workload and not {op.name for op in chosen} & set(selection.workload.operations):
         raise UsageError(f"--shapes-from has shapes of {', '.join(selection.workload.operations)}; asked was {names}")
-    if selection.ranks and not any(op.over_ranks for op in chosen):
-        several = [name for name in ops.names() if ops.over_ranks(name)]
-        raise UsageError(f"--gpus is for operations over several GPUs: {', '.join(several)}; asked was {names}")
     _check_options(selection, chosen)
     _check_inputs(selection, chosen, device)
 

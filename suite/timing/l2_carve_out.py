@@ -65,10 +65,15 @@ class CarveOut:
             return f"it set an access policy window of {self._window.num_bytes:,} persisting bytes on its stream"
         return ""
 
-    def remove(self) -> None:
-        """Give the set-aside part back, and make its lines ordinary ones that an eviction replaces."""
+    def remove(self, *, anyway: bool = True) -> None:
+        """Give the set-aside part back, and make its lines ordinary ones that an eviction replaces.
+
+        `anyway`: the lines also if the limit is 0, since it may have been lowered meanwhile.
+        """
         self._size.value = 0
         self._get(ctypes.byref(self._size), LIMIT_PERSISTING_L2_SIZE)
-        if self._size.value:
+        is_set = self._size.value != 0
+        if is_set:
             self._set(LIMIT_PERSISTING_L2_SIZE, ctypes.c_size_t(0))
-        self._reset()
+        if is_set or anyway:
+            self._reset()

@@ -31,6 +31,7 @@ SIZES: Mapping[str, Sequence[int]] = {"cuda": (4096, 8192, 16384), "cpu": (512, 
 MAX_PRODUCT_US = 100_000.0
 """Limit of the expected time of a product, in us. Longer ones are left out."""
 ARITHMETICS = (
+    ("fp64", "float64", "ieee"),
     ("fp32", "float32", "ieee"),
     ("tf32", "float32", "tf32"),
     ("fp16", "float16", "ieee"),

@@ -20,6 +20,14 @@ def rounded(x: torch.Tensor, kind: str) -> torch.Tensor:
     return ((bits + (1 << TF32_UNUSED - 1)) & -(1 << TF32_UNUSED)).view(torch.float32).double()
 
 
+def in_parts(x: torch.Tensor, parts: int = 3) -> torch.Tensor:
+    """The sum of `parts` bfloat16 numbers that approximate float64 numbers, each the rounded rest."""
+    found = torch.zeros_like(x)
+    for _ in range(parts):
+        found = found + rounded(x - found, "bfloat16")
+    return found
+
+
 def truncated(x: torch.Tensor, bits: int) -> torch.Tensor:
     """Truncate float64 numbers to the first `bits` significant bits of float32."""
     whole = x.float().contiguous().view(torch.int32)

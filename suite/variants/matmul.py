@@ -16,13 +16,15 @@ from suite.ops.matmul import grain, matmul_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, padding_lengths, shortened_lengths, spans
-from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats, truncated
+from suite.variants._rounding import coarser_formats, in_parts, rounded, sixteen_bit_formats, truncated
 from suite.variants._strides import read_with_strides, row_major
 
 COLUMNS = 64
 """Largest number of columns of the part of a result for which variants are computed."""
 MAX_STEPS = 1024
 """Largest number of blocks of K in a simulated sum."""
+PARTS_NOTE = ", or split into parts of bfloat16, which has no digits below 2^-133: scale such small operands first"
+"""Why a product by three parts is refused for operands whose further parts are 0."""
 PARTS = (2, 4, 8, 16)
 """Split-K factors to try."""
 
@@ -81,12 +83,14 @@ def _factors(product: Product) -> Iterator[Variant]:
         choices.append(("truncated to tf32", "tf32", truncated(a, bits), truncated(b, bits)))
     choices += [(f"rounded to {kind}, those of a alone", kind, rounded(a, kind), b) for kind in kinds]
     choices += [(f"rounded to {kind}, those of b alone", kind, a, rounded(b, kind)) for kind in kinds]
+    parts_are_one = any(torch.equal(in_parts(x), rounded(x, "bfloat16")) for x in (a, b))
+    notes = {"rounded to bfloat16": PARTS_NOTE} if parts_are_one and case.dtype == "float32" else {}
     for how, kind, small_a, small_b in choices:
         value, spread, terms = small_a @ small_b, small_a.square() @ small_b.square(), a.shape[1]
         depth = MMA_DEPTH[kind]
         error = sum_variance(value, spread, terms, depth).sqrt() * deviations(case["M"] * case["N"])
         bound = limit(error + sum_shift(value, terms, depth), value, case.dtype)
-        yield Variant(f"factors were {how}", value, bound)
+        yield Variant(f"factors were {how}{notes.get(how, '')}", value, bound)
         if how == f"rounded to {kind}" and kind != "tf32":
             yield Variant(f"factors and the result were {how}", rounded(value, kind), bound)
 

@@ -238,6 +238,9 @@ class TimingColumns:
     to_host_pinned_us: float | None = None
     judged: int = 0
     """Calls whose results were judged while timed."""
+    product_us: float | None = None
+    communication_us: float | None = None
+    exposed_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ class Session:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
-        if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) == "emulated":
+        if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) != "native":
             problems = self._telling_problems(request.case, request.seed, first=False)
             fault = self.external.memory_fault(reference, problems, request.timeout_s)
             return replace(reply, diagnosis=fault or reply.diagnosis)  # says more than the values of the result
@@ -244,8 +244,7 @@ class Session:
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge their results of some of the rounds."""
         timings, peak_bytes, inputs = self._time_local(request)
-        wrong = inputs.judge()
-        if wrong:
+        if wrong := inputs.judge():
             name = next(iter(wrong))
             return TimingFailed("wrong", wrong[name], name, wrong)
         where, judged = self.device.type, inputs.judged
@@ -255,7 +254,7 @@ class Session:
     def _time_local(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], TimedInputs]:
         """Times of implementations of the tree, the memory that each call takes, and the results to judge."""
         from suite import timing
-        from suite.checking.timed_inputs import LocalResults, TimedInputs
+        from suite.checking.timed_inputs import LocalResults, TimedInputs, keep_a_round
         from suite.timing.budgets import BUDGETS_S
 
         self._report(None, Phase.PREPARING)
@@ -291,7 +290,7 @@ class Session:
             **how,
         )
         if not inputs.rounds:
-            self._round_without_times(bound_calls, inputs)
+            keep_a_round(bound_calls, inputs, lambda name: self._report(name, Phase.TIMED_CALL))
         self._report(None, Phase.JUDGING)
         return timings, peak_bytes, inputs
 
@@ -385,15 +384,6 @@ class Session:
     def _find(self, name: str, case: Case) -> Implementation:
         self._found[name] = lookup.find(case, name)
         return self._found[name]
-
-    def _round_without_times(self, bound_calls: Mapping[str, BoundCall], inputs: TimedInputs) -> None:
-        """Call each implementation once more and keep the results, if no recorder has taken samples."""
-        inputs.begin_round(complete=True)
-        for name, bound in bound_calls.items():
-            self._report(name, Phase.TIMED_CALL)
-            result = bound.issue()
-            bound.implementation.adapter.wait(result)
-            inputs.keep(name, result)
 
     def _report(self, implementation: str | None, phase: Phase, config: str = "") -> None:
         """Send the next phase, unless it was sent a moment ago. A failure is attributed to the last one."""

@@ -148,3 +148,11 @@ def test_a_compensated_sum_that_overflows_is_refused_with_the_reason() -> None:
     truth = Truth((), value, torch.zeros((), dtype=torch.float64))
     assert "leave it out where the sum is infinite" in judge(total, [truth], shape=(), dtype="float32").reason
     assert judge(torch.tensor(math.inf), [truth], shape=(), dtype="float32").agrees
+
+
+def test_judging_a_float64_result_leaves_it_as_it_is() -> None:
+    """A NaN makes each element be judged by itself."""
+    output = torch.tensor([math.nan, 2.0, 3.0], dtype=torch.float64)
+    before = output.clone()
+    judge(output, pieces(math.nan, 2.0, 3.5), shape=(3,), dtype="float64")
+    assert torch.equal(output.nan_to_num(-1.0), before.nan_to_num(-1.0))

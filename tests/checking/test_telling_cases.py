@@ -97,6 +97,20 @@ def test_the_reason_names_the_first_case_that_is_wrong() -> None:
     assert called[-1] == "infinity"
 
 
+def test_a_shortcut_for_two_repeated_operands_is_refused() -> None:
+    """It forgets the length of the sum; with one repeated operand, and in all other cases, it is right."""
+
+    def product(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:
+        if a.shape[1] > 1 and a.stride(1) == 0 and b.stride(0) == 0:
+            return a[:, :1] @ b[:1]
+        return a @ b
+
+    cases = problems("matmul")
+    result = probe(lambda case: product, TORCH, {name: cases[name] for name in cases if "repeated" in name})
+    assert "(in the telling case repeated1/repeated0: M=31,N=31,K=31," in result.reason
+    assert len(result.passed) == 4
+
+
 def test_a_case_that_is_not_covered_is_left_out() -> None:
     def multiply(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:
         if a.shape[1] % 2:

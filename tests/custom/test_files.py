@@ -147,7 +147,7 @@ REFUSED = {
     "other shapes": (SCALED.replace("'M N'", "'M ...'"), "must be names, numbers and products"),
     "shapes": (SCALED.replace('"M=4,N=6"', "4"), "shapes must be texts such as"),
     "size": (SCALED.replace('"M=4,N=6"', '"M=4"'), "missing N"),
-    "dtypes": (SCALED + "dtypes = 'float64'\n", "dtypes must be of float32, float16, bfloat16; got 'float64'"),
+    "dtypes": (SCALED + "dtypes = 'int32'\n", "dtypes must be of float32, float16, bfloat16, float64; got 'int32'"),
     "tolerance": (SCALED + "tolerance = 'small'\n", "tolerance must be a number, a pair"),
     "sets": ("def inputs(case):\n    return [{1}]\ndef reference(x):\n    return x\n", "numbers or texts, .*; got set"),
     "numbers": (

@@ -120,7 +120,7 @@ def words(x: torch.Tensor) -> Array:
     return np.frompyfunc(WORDS.mpf, 1, 1)(x.numpy())
 
 
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_formula_is_exact(name: str) -> None:
     op = ops.get(name)
     for options in op.option_combinations("float64", {}):
@@ -133,5 +133,6 @@ def test_a_formula_is_exact(name: str) -> None:
             assert np.asarray(error <= 2.0**-66 * np.max(np.abs(truth))).all(), (case.label, float(np.max(error)))
 
 
-def test_every_operation_has_an_example() -> None:
-    assert set(SHAPES) == set(FORMULAS) == set(ops.names())
+def test_every_operation_in_float64_has_an_example() -> None:
+    names = {name for name in ops.names() if "float64" in ops.get(name).dtypes_beyond}
+    assert set(SHAPES) == set(FORMULAS) == names

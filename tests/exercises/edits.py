@@ -10,71 +10,74 @@ CUDA = {
     "05_device_function": [("expf(-x)", "expf(x)", "value: ")],
     "06_two_dimensions": [
         ("out[n * M + m]", "out[n * N + m]", "writes index"),
-        ("m < M && n < N", "m < N && n < M", "index"),
     ],
     "07_grid_stride": [("i += int64_t(gridDim.x) * blockDim.x", "i += N", "not finite")],
-    "08_shared_memory": [("    __syncthreads();\n", "", "race: ")],
-    "09_tree_sum": [
+    "08_coalescing": [
+        (
+            """m = blockIdx.y * blockDim.y + threadIdx.y;
+    const int64_t n = blockIdx.x * blockDim.x + threadIdx.x;""",
+            """n = blockIdx.y * blockDim.y + threadIdx.y;
+    const int64_t m = blockIdx.x * blockDim.x + threadIdx.x;""",
+            "load sectors: 4,096, where 512 do",
+        ),
+    ],
+    "09_shared_memory": [("    __syncthreads();\n", "", "race: ")],
+    "10_tree_sum": [
         ("        __syncthreads();\n    }", "    }", "race: "),
-        ("half > 0", "half > 1", "value: "),
     ],
-    "10_warp_sum": [("distance = 16", "distance = 8", "value: ")],
-    "11_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "value: ")],
-    "12_prefix_sum": [
+    "11_warp_sum": [("distance = 16", "distance = 8", "value: ")],
+    "12_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "value: ")],
+    "13_prefix_sum": [
         ("        __syncthreads();\n        sums[n] += before;", "        sums[n] += before;", "race: "),
-        ("n >= distance ? sums[n - distance] : 0.0f", "sums[n - distance]", "reads byte -4 of sums"),
     ],
-    "13_transpose": [("tile[threadIdx.x][i]", "tile[i][threadIdx.x]", "value: ")],
-    "14_softmax": [
+    "14_transpose": [("[TILE + 1]", "[TILE]", "conflicts: ")],
+    "15_softmax": [
         ("expf(row[n] - largest);", "expf(row[n]);", ""),
-        ("    sum = sum_of_warp(sum);\n", "", "value: "),
     ],
-    "15_online_softmax": [("sum * expf(before - largest) + ", "sum + ", "value: ")],
-    "16_matmul": [("b[k * N + n]", "b[n * K + k]", "value: ")],
-    "17_tiled_matmul": [
+    "16_online_softmax": [("sum * expf(before - largest) + ", "sum + ", "value: ")],
+    "17_matmul": [("b[k * N + n]", "b[n * K + k]", "value: ")],
+    "18_tiled_matmul": [
         ("acc);\n        __syncthreads();\n", "acc);\n", "race: "),
-        ("b_tile[k][tx], acc", "b_tile[tx][k], acc", "value: "),
     ],
-    "18_register_tile": [("a_tile[ty + i * ROWS][k]", "a_tile[ty + i][k]", "value: ")],
-    "19_vector_loads": [
-        ("x.w + y.w", "x.w", "value: "),
+    "19_register_tile": [("a_tile[ty + i * ROWS][k]", "a_tile[ty + i][k]", "value: ")],
+    "20_vector_loads": [
         (
             """    const float4 x = reinterpret_cast<const float4*>(a)[i], y = reinterpret_cast<const float4*>(b)[i];
     reinterpret_cast<float4*>(out)[i] = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
 """,
             "    for (int64_t j = 4 * i; j < 4 * i + 4; ++j) out[j] = a[j] + b[j];\n",
-            "float4 is not used",
+            "does not use float4",
         ),
     ],
-    "20_double_buffer": [("wait_prior(1)", "wait_prior(2)", "not finite")],
-    "21_tensor_core": [
+    "21_double_buffer": [("wait_prior(1)", "wait_prior(2)", "not finite")],
+    "22_tensor_core": [
         ("b + k * N + n, unsigned(N)", "b + k * N + n, unsigned(K)", "reads index 3072 of b"),
-        ("b + k * N + n, unsigned(N)", "b + n * N + k, unsigned(N)", "value: "),
     ],
 }
 
 TRITON = {
     "01_load": [("tl.load(x_ptr + offs)", "tl.load(x_ptr + offs - tl.program_id(0))", "value: ")],
-    "02_mask": [("total, mask=mask)", "total)", "wrote outside")],
+    "02_mask": [("total, mask=mask)", "total)", "")],
     "03_fused": [("tl.exp(-x)", "tl.exp(x)", "value: ")],
     "04_two_dimensions": [("offs_n * M + offs_m, tile", "offs_m * N + offs_n, tile", "value: ")],
     "05_row_sum": [("other=0.0", "other=1.0", "value: ")],
     "06_softmax": [('float("-inf")', "0.0", "value: "), (" - tl.max(row, axis=0)", "", "not finite")],
-    "07_loop": [("offs < N", "offs < BLOCK", "value: ")],
+    "07_loop": [
+        ("mask=offs < N, other=0.0", "mask=offs < N", "does not use other"),
+    ],
     "08_atomics": [("tl.atomic_add(out_ptr, tl.sum(x, axis=0))", "tl.store(out_ptr, tl.sum(x, axis=0))", "value: ")],
     "09_layer_norm": [("tl.where(offs < N, row - mean, 0.0)", "row - mean", "value: ")],
-    "12_online_softmax": [("total * tl.exp(largest - larger) + ", "total + ", "value: ")],
-    "10_matmul": [
+    "10_online_softmax": [("total * tl.exp(largest - larger) + ", "total + ", "value: ")],
+    "11_matmul": [
         (
             "offs_k[:, None] * N + offs_n",
             "offs_k[:, None] + offs_n * N",
-            "b was read with the strides of K and N exchanged",
+            "",
         )
     ],
-    "11_order": [("inside % rows, inside // rows", "inside // rows, inside % rows", "never written")],
+    "12_order": [("inside % rows, inside // rows", "inside // rows, inside % rows", "never written")],
     "13_attention": [
         ("acc * shrink[:, None] + ", "acc + ", "value: "),
-        ("    weights = tl.exp(scores - larger[:, None])", "    weights = tl.exp(scores)", "value: "),
     ],
 }
 
@@ -86,7 +89,7 @@ JAX = {
     "05_jit": [("return jnp.where(x > 0, x, x / 10)", "return x if x > 0 else x / 10", "truth value")],
     "06_vmap": [
         ("jax.vmap(matvec)(a, x)", "matvec(a, x)", "TypeError"),
-        ("jax.vmap(matvec)(a, x)", "(a @ x[:, :, None])[:, :, 0]", "vmap is not used"),
+        ("jax.vmap(matvec)(a, x)", "(a @ x[:, :, None])[:, :, 0]", "does not use vmap"),
     ],
     "07_grad": [("jnp.sum(silu(x))", "silu(x)", "TypeError")],
     "08_scan": [("state = state / 2 + row", "state = state / 2", "value: ")],

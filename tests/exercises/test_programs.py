@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,3 +19,11 @@ def test_a_program_runs_emulated(path: Path) -> None:
     done = subprocess.run([program(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "times mean nothing" in done.stdout
+
+
+def test_the_numbers_of_the_chapter_are_those_of_the_kept_file() -> None:
+    kept = (ROOT / "results" / "nvidia-h100-80gb-hbm3" / "course" / "programs.txt").read_text(encoding="utf-8")
+    chapter = (ROOT / "docs" / "learn" / "cuda" / "7_whole_gpu.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"\n\*\*\w+(?: memory)?\.\*\*.*?\n```\n(.*?)```", chapter, re.DOTALL)
+    assert len(blocks) == len(PROGRAMS) - 1  # all but the grid of three dimensions, which measures nothing
+    assert all(block in kept for block in blocks)

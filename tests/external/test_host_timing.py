@@ -11,7 +11,7 @@ import torch
 from suite.checking.calls import RefusedError
 from suite.external import host_timing
 from suite.external import protocol as p
-from suite.external.host_timing import HostRecorder, HostResults, empty_sample_ns
+from suite.external.host_timing import EMPTY_PERIOD, EmptySamples, HostRecorder, HostResults
 from suite.external.process import RaisedError, call_ns
 from suite.timing.recorder import Sample
 
@@ -33,6 +33,21 @@ class Case:
         return self._sampled
 
 
+def empty(*spans: float) -> Any:
+    """Samples without a call that took `spans`; further ones are counted."""
+
+    class Empty(EmptySamples):
+        taken = 0
+
+        def __init__(self) -> None:
+            self.spans = list(spans)
+
+        def take(self) -> None:
+            self.taken += 1
+
+    return Empty()
+
+
 @pytest.fixture
 def clock(monkeypatch: Any) -> list[int]:
     now = [0]
@@ -43,7 +58,7 @@ def clock(monkeypatch: Any) -> list[int]:
 def test_a_sample_runs_while_the_inputs_cannot_be_seen_before_and_ends_with_its_bytes(clock: list[int]) -> None:
     case: Any = Case(clock, 2500, p.Sampled(10, 2000, ""))
     results = HostResults({"it": case})
-    recorder = HostRecorder({"it": case}, {"it": 700.0}, results)
+    recorder = HostRecorder({"it": case}, {"it": empty(700.0)}, results)
     recorder.start()
     recorder.sample("it", lambda: case.log.append("prepare"), lambda: None)
     case.result.fill_(9)  # after the sample
@@ -57,7 +72,7 @@ def test_a_sample_runs_while_the_inputs_cannot_be_seen_before_and_ends_with_its_
 def test_a_result_of_another_form_is_refused(clock: list[int]) -> None:
     case: Any = Case(clock, 2500, p.Sampled(10, 2000, "shape: no"))
     results = HostResults({"it": case})
-    HostRecorder({"it": case}, {"it": 700.0}, results).sample("it", lambda: None, lambda: None)
+    HostRecorder({"it": case}, {"it": empty(700.0)}, results).sample("it", lambda: None, lambda: None)
     with pytest.raises(RefusedError, match="shape: no"):
         results.latest("it", None)
 
@@ -72,8 +87,33 @@ def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
         call_ns(1001, 1000, 300)
 
 
-def test_the_cost_of_a_sample_is_that_of_one_without_a_call(clock: list[int]) -> None:
+def test_samples_without_a_call_run_while_the_process_is_stopped_before_and_after(clock: list[int]) -> None:
     case: Any = Case(clock, 400, p.Sampled(0, 0, ""))
-    assert empty_sample_ns(case, "jax", lambda: case.log.append("evict")) == 400
+    spans: list[float] = []
+    taken = EmptySamples(case, "jax", lambda: case.log.append("evict"), spans)
+    taken.begin()
+    assert spans == [400] * 9
+    assert (taken.middle_ns, taken.largest_ns) == (400, 400)
     assert case.log[:4] == ["stop", "evict", p.Sample("", "jax"), "stop"]
     assert case.log[-1] == "awake"
+    before = len(case.log)
+    EmptySamples(case, "jax", lambda: None, spans).begin()
+    assert len(case.log) == before, "files of one case share them"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "span", "expected"),
+    [(2000, 2700, 2000), (2000, 2750, 2050), (2000, 2500, 2000), (100, 2700, 2000)],
+    ids=["honest", "50 ns late", "early", "nearly all late"],
+)
+def test_what_samples_take_longer_than_ones_without_a_call_counts(
+    clock: list[int], claimed: int, span: int, expected: int
+) -> None:
+    """The cost of a sample varies from 600 to 900 ns, 700 in the middle: no single sample shows 50 ns."""
+    case: Any = Case(clock, span, p.Sampled(10, claimed, ""))
+    without = empty(600.0, 650.0, 700.0, 800.0, 900.0)
+    recorder = HostRecorder({"it": case}, {"it": without}, HostResults({"it": case}))
+    for _ in range(2 * EMPTY_PERIOD):
+        recorder.sample("it", lambda: None, lambda: None)
+    assert [each.us for each in recorder.collect()] == [expected / 1000] * 2 * EMPTY_PERIOD
+    assert without.taken == 2

@@ -26,6 +26,7 @@ PEERS = {"liger": {"liger_kernel"}, "quack": {"quack"}, "helion": {"helion"}, "t
 
 COPIES = {  # file below _runtime/: folders that have it; the first one has the source
     "contract.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "operands.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),
@@ -77,13 +78,14 @@ def test_copies_are_declared() -> None:
     assert equal == {name: set(folders) for name, folders in COPIES.items()}
 
 
-def test_the_contract_needs_the_standard_library_and_its_folder_alone() -> None:
-    for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime/contract.py").read_text(encoding="utf-8"))):
+@pytest.mark.parametrize("name", ["contract.py", "operands.py"])
+def test_the_contract_needs_the_standard_library_and_its_folder_alone(name: str) -> None:
+    for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime" / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             assert {alias.name.split(".")[0] for alias in node.names} <= sys.stdlib_module_names
         elif isinstance(node, ast.ImportFrom):
             package = (node.module or "").split(".")[0]
-            assert package == "arguments" if node.level else package in sys.stdlib_module_names
+            assert package in ("arguments", "operands") if node.level else package in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

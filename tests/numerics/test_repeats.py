@@ -98,3 +98,24 @@ def test_libraries_are_right_with_any_one_operand_repeated(name: str) -> None:
     options = {option.name: option.values[-1] for option in op.options if option.every}
     ratios = {inputs: worst(name, inputs, range(1, 2), **options) for inputs in layouts.repetitions(axes)}
     assert max(ratios.values()) < 0.7, ratios
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear_sigmoid", "linear_sigmoid_grad", "conv2d", "lstm"])
+def test_libraries_are_right_with_operands_repeated_along_an_axis_that_they_share(name: str) -> None:
+    op = ops.get(name)
+    shared = [each.inputs for each in op.all_telling if each.inputs.count(layouts.REPEATED) > 1]
+    assert shared
+    ratios = {inputs: worst(name, inputs, range(2)) for inputs in shared}
+    assert max(ratios.values()) < 0.75, ratios
+
+
+@pytest.mark.parametrize("terms", [31, 1000, 4096])
+def test_a_product_of_equal_terms_is_right_in_any_order(terms: int) -> None:
+    op = ops.get("matmul")
+    case = op.case((16, 16, terms), inputs="repeated1/repeated0")
+    problem = Problem(case, 0, CPU)
+    a, b = problem.draws[0]
+    products = a[:, None, :] * b.T[None, :, :]
+    for added in (products.cumsum(2)[..., -1], products.view(16, 16, -1).sum(2), a @ b):
+        assert judge_draw(added.contiguous(), problem, 0).error_ratio < 0.7
+    assert judge_draw((a.half() @ b.half()).float(), problem, 0).error_ratio > 1.0

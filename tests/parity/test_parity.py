@@ -23,7 +23,7 @@ from suite.checking.problem import Problem
 from suite.checking.repeats import Duration
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DOUBLE, DTYPES
 from suite.problem.case import Case
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positiv
 
 
 def parameters() -> list[object]:
-    """Implementations of one problem are neighbours, so that its inputs are drawn once.
+    """Implementations of one problem are neighbours, so that its inputs are drawn once. One family has float64 too.
 
     The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels, and operations over
     several processes, which tests/ranks has.
@@ -43,7 +43,8 @@ def parameters() -> list[object]:
     for name in ops.alone():
         for family, kind in ops.get(name).families.items():
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
-            for dtype in kind.dtypes if family != "normal" else ():
+            double = (DOUBLE,) if family == "strided" and DOUBLE in ops.get(name).dtypes_beyond else ()
+            for dtype in (*kind.dtypes, *double) if family != "normal" else ():
                 for each in builtin.implementations(name):
                     if each.peer is None and dtype in (*DTYPES, *each.dtypes_beyond):
                         where = f"{name}-{family}-{dtype}-{each.name}"
@@ -113,7 +114,7 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
         pytest.skip(f"the check of a huge case in float32 takes {HUGE_BYTES // 10**9} GB of the GPU's memory")
     found, refused = [], set()
     with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
-        for case in op.cases(family, where.type):
+        for case in op.cases(family, where.type, more=(dtype,)):
             if case.dtype == dtype:
                 try:
                     found.append(complaint(implementation, case, where))

@@ -14,7 +14,7 @@ from diff.rows import run as suite
 from report.rows import RECORD, failed, row, square
 
 from suite.core.paths import ROOT
-from suite.report.load import load_runs
+from suite.report.load import load_runs, priced
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import data_of, plots_of
 from suite.report.tables import rows_table
@@ -195,3 +195,30 @@ def test_of_several_folders_one_without_results_is_left_out_and_named(
     assert suite(monkeypatch, "report", tmp_path / "without", results, "--format", "md", "--out", tmp_path / "out") == 0
     assert capsys.readouterr().err == f"left out: {tmp_path / 'without'}: no results here\n"
     assert suite(monkeypatch, "report", tmp_path / "without") == 2
+
+
+def test_a_price_gives_costs_and_without_one_nothing_is_said_of_them(
+    monkeypatch: pytest.MonkeyPatch, results: Path, tmp_path: Path
+) -> None:
+    """A call of 100 us at 36 an hour costs 1 for a million calls, and 10^18 flops an hour are 1 / 36 of that each."""
+    (run,) = load_runs([results])
+    assert all(entry.cost is None and entry.tflop_per_unit is None for entry in run.entries)
+    assert "cost" not in {plot.name for plot in plots_of(run)}
+    (with_price,) = priced([run], [36.0])
+    entry = next(each for each in with_price.entries if each.timed and each.row.device_us == 100.0)
+    assert entry.cost == pytest.approx(1.0)
+    assert entry.tflop_per_unit == pytest.approx(100.0 * (entry.row.tflops or 0.0))
+    assert (
+        suite(monkeypatch, "report", results, "--format", "html,svg", "--out", tmp_path, "--price-per-hour", "36") == 0
+    )
+    assert "cost of 10^6 calls" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    bars = data_of((tmp_path / PLOTS / "cost.svg").read_bytes())["bars"]
+    assert min(cost for *_, cost in bars) < 1.0
+
+
+@pytest.mark.parametrize("price", ["much", "1,2", "-3"])
+def test_a_price_that_is_none_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path, price: str
+) -> None:
+    assert suite(monkeypatch, "report", results, f"--price-per-hour={price}") == 2
+    assert_one_error(capsys, "price-per-hour")

@@ -38,8 +38,6 @@ def test_the_number_of_ranks_is_that_of_the_selection_and_part_of_the_label() ->
     (case,) = cases("all_reduce", shapes=("N=5",), dtypes=("float32",), ranks=3)
     assert (case.ranks, case.label) == (3, "N=5,ranks=3")
     assert {case.ranks for case in cases("sum", "all_reduce", ranks=4)} == {1, 4}
-    with pytest.raises(UsageError, match=r"--gpus is for operations over several GPUs: all_reduce.*; asked was sum"):
-        cases("sum", ranks=2)
 
 
 def test_a_given_shape_runs_in_every_dtype_arithmetic_and_value_of_options_that_run_all() -> None:

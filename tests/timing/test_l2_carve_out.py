@@ -70,6 +70,11 @@ def test_it_is_given_back_and_its_lines_are_reset_whatever_the_limit_is() -> Non
     assert (driver.size, driver.resets) == (0, 2)
     here.remove()
     assert driver.resets == 3, "a limit that was lowered meanwhile leaves its lines"
+    here.remove(anyway=False)
+    assert driver.resets == 3
+    driver.size = 4096
+    here.remove(anyway=False)
+    assert (driver.size, driver.resets) == (0, 4)
     assert here.found() == ""
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from torch_impls._runtime.precision import with_precision
 from torch_impls.attention import cudnn as attention_cudnn
 from torch_impls.attention import flash as attention_flash
 from torch_impls.matmul import matmul
@@ -42,3 +45,8 @@ def test_a_requested_kernel_says_why_it_refuses(device: str) -> None:
     transposed = torch.randn(1, 1, 64, 64, dtype=torch.float16).mT
     with pytest.raises(NotImplementedError, match="FlashAttention-2 refuses: "):
         attention_flash.attention(transposed, transposed, transposed)
+
+
+def test_float64_on_a_gpu_changes_no_setting() -> None:
+    operand = SimpleNamespace(dtype=torch.float64, is_cuda=True)
+    assert with_precision("ieee", lambda x: x, operand) is operand

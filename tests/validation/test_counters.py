@@ -10,7 +10,7 @@ from suite.profiling import nsight
 from validation import counters
 from validation.counting import metrics
 
-LOADS, STORES = (f"l1tex__t_requests_pipe_lsu_mem_global_op_{each}" for each in ("ld", "st"))
+LOADS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld"
 TABLE = f'''==PROF== Connected
 "ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
 "0","7","_Z4copyPKfPf","{LOADS}.sum","request","2,048"
@@ -23,20 +23,16 @@ class Fixed(counters.Nsight):
     """Nsight Compute with the formulas of a device that has two metrics."""
 
     def __init__(self) -> None:
-        self.formulas = metrics.formulas({LOADS, "smsp__inst_executed_op_shared_ld"})
+        self.formulas = metrics.formulas({LOADS})
 
 
 def test_the_first_formula_that_a_device_has_is_taken() -> None:
-    found = metrics.formulas({LOADS, "smsp__inst_executed_op_shared_ld"})
+    found = metrics.formulas({LOADS})
     assert found["loads"] == {LOADS: 1}
-    assert found["shared_loads"] == {"smsp__inst_executed_op_shared_ld": 1}
-    assert found["shared_stores"] == {"opcode:STS": 1}
+    assert found["barriers"] == {"opcode:BAR": 1}
+    assert found["atomics"] == {f"opcode:{name}": 1 for name in ("ATOMG", "RED", "REDG", "ATOMS")}
     assert "stores" not in found
-    assert metrics.requested(found.values()) == [
-        f"{LOADS}.sum",
-        "smsp__inst_executed_op_shared_ld.sum",
-        metrics.OPCODES,
-    ]
+    assert metrics.requested(found.values()) == [f"{LOADS}.sum", metrics.OPCODES]
 
 
 def test_counters_are_read_from_the_table_of_ncu() -> None:

@@ -21,13 +21,13 @@ def test_the_ladder_has_the_numbers_of_the_results() -> None:
 
 
 def test_every_line_of_a_filled_table_has_a_time() -> None:
-    """So that a renamed implementation does not empty a line unseen."""
+    """So that a renamed implementation does not empty a line unseen. `?` marks a line that is still to be measured."""
     lines = [
         line for block in ladder_table.TABLE.findall(TEXT) for line in block.splitlines() if "../cuda_ref/mat" in line
     ]
     assert len(lines) > 6
     for line in lines:
-        assert re.search(r"\| [\d,.]+ \|", line), line
+        assert re.search(r"\| (?:[\d,.]+|\?) \|", line), line
 
 
 def test_a_gain_is_the_ratio_of_two_rungs() -> None:

@@ -1,7 +1,7 @@
 """The contract of each operation: shapes, dtypes, devices, precisions, scales and options of its arguments.
 
-Each function raises ValueError for arguments that break the contract, and then calls `check_supported` of this
-folder's `arguments.py`, which refuses what its framework does not cover. Errors name the argument, what is expected and
+Each function raises ValueError for arguments that break the contract, and refuses by `check_arrays` what the folder's
+framework does not cover. Errors name the argument, what is expected and
 what was given: `matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
 
 This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
@@ -10,65 +10,51 @@ cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. T
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, TypeAlias
+from .arguments import HAS_DEVICES
+from .operands import FLOAT64, Array, check_arrays, check_dims, check_shape, dtype_name, text_of
 
-from .arguments import HAS_DEVICES, check_supported
-
-Array: TypeAlias = Any
-"""A tensor of torch, or an array of JAX (a traced one too) or NumPy."""
-FLOAT8 = "float8_e4m3fn"
-FLOAT64 = "float64"
-PRECISIONS = {
-    "float32": ("ieee", "tf32"),
-    "float16": ("ieee",),
-    "bfloat16": ("ieee",),
-    FLOAT8: ("promoted", "fast"),
-    FLOAT64: ("ieee",),
-}
-"""Dtypes of the operands, and the precisions of each. Only some functions take float8 and float64."""
 ACTIVATIONS = ("silu", "gelu_tanh")
 
 
 def working(x: Array) -> str:
     """Returns the type in which operands like x are computed: float64 for float64, else float32."""
-    return FLOAT64 if _name(x.dtype) == FLOAT64 else "float32"
+    return FLOAT64 if dtype_name(x.dtype) == FLOAT64 else "float32"
 
 
 def check_add(operation: str, a: Array, b: Array, *, ndim: int, float64: bool = False) -> tuple[int, ...]:
     """Checks the operands of an addition, of `ndim` dimensions: 1 or 2. Returns their shape."""
     symbols = ("N",) if ndim == 1 else ("M", "N")
-    shape = _check_dims(operation, "a", a, symbols)
-    _check_shape(operation, ("a", shape, symbols), "b", b, shape)
-    _check_arrays(operation, {"a": a, "b": b}, float64=float64)
+    shape = check_dims(operation, "a", a, symbols)
+    check_shape(operation, ("a", shape, symbols), "b", b, shape)
+    check_arrays(operation, {"a": a, "b": b}, float64=float64)
     return shape
 
 
 def check_elementwise(operation: str, x: Array, *, float64: bool = False) -> None:
     """Checks the operand of an elementwise operation, of any shape."""
-    _check_arrays(operation, {"x": x}, float64=float64)
+    check_arrays(operation, {"x": x}, float64=float64)
 
 
 def check_all_reduce(operation: str, x: Array) -> int:
     """Checks the vector that each rank adds. Returns its length."""
-    (N,) = _check_dims(operation, "x", x, ("N",))
-    _check_arrays(operation, {"x": x})
+    (N,) = check_dims(operation, "x", x, ("N",))
+    check_arrays(operation, {"x": x})
     return N
 
 
 def check_rows(operation: str, x: Array, *, float64: bool = False) -> tuple[int, ...]:
     """Checks the matrix of an operation on rows. Returns M and N."""
-    shape = _check_dims(operation, "x", x, ("M", "N"))
-    _check_arrays(operation, {"x": x}, float64=float64)
+    shape = check_dims(operation, "x", x, ("M", "N"))
+    check_arrays(operation, {"x": x}, float64=float64)
     return shape
 
 
 def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Array) -> tuple[int, ...]:
     """Checks the matrix of a normalization, and its weight and bias vectors (N,). Returns M and N."""
-    shape = _check_dims(operation, "x", x, ("M", "N"))
+    shape = check_dims(operation, "x", x, ("M", "N"))
     for name, vector in vectors.items():
-        _check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
-    _check_arrays(operation, {"x": x, **vectors}, float64=float64)
+        check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
+    check_arrays(operation, {"x": x, **vectors}, float64=float64)
     return shape
 
 
@@ -77,16 +63,16 @@ def check_rope(q: Array, k: Array, cos: Array, sin: Array, *, layout: str) -> tu
 
     Returns B, S, H, H_kv and D.
     """
-    B, S, H, D = shape = _check_dims("rope", "q", q, ("B", "S", "H", "D"))
+    B, S, H, D = shape = check_dims("rope", "q", q, ("B", "S", "H", "D"))
     of_q = ("q", shape, ("B", "S", "H", "D"))
-    _check_shape("rope", of_q, "k", k, (B, S, "H_kv", D))
+    check_shape("rope", of_q, "k", k, (B, S, "H_kv", D))
     if D % 2:
         raise ValueError(f"rope: D must be even; got q (B, S, H, D)={tuple(shape)}")
-    _check_shape("rope", of_q, "cos", cos, (S, D // 2))
-    _check_shape("rope", of_q, "sin", sin, (S, D // 2))
+    check_shape("rope", of_q, "cos", cos, (S, D // 2))
+    check_shape("rope", of_q, "sin", sin, (S, D // 2))
     if layout not in ("halves", "pairs"):
         raise ValueError(f"rope: layout must be 'halves' or 'pairs'; got {layout!r}")
-    _check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
+    check_arrays("rope", {"q": q, "k": k, "cos": cos, "sin": sin})
     return B, S, H, k.shape[2], D
 
 
@@ -95,24 +81,24 @@ def check_gated(operation: str, a: Array, b: Array, dy: Array | None = None, *, 
 
     Returns M and N.
     """
-    M, N = shape = _check_dims(operation, "a", a, ("M", "N"))
+    M, N = shape = check_dims(operation, "a", a, ("M", "N"))
     arrays = {"a": a, "b": b} | ({} if dy is None else {"dy": dy})
     for name, other in arrays.items():
-        _check_shape(operation, ("a", shape, ("M", "N")), name, other, shape)
+        check_shape(operation, ("a", shape, ("M", "N")), name, other, shape)
     if activation not in ACTIVATIONS:
         raise ValueError(f"{operation}: activation must be {' or '.join(map(repr, ACTIVATIONS))}; got {activation!r}")
-    _check_arrays(operation, arrays)
+    check_arrays(operation, arrays)
     return M, N
 
 
 def check_norm_pair(operation: str, x: Array, weight: Array, **other: Array) -> tuple[int, ...]:
     """Checks the matrix of a normalization, its weight (N,), and another matrix (M, N), by name. Returns M and N."""
-    shape = _check_dims(operation, "x", x, ("M", "N"))
+    shape = check_dims(operation, "x", x, ("M", "N"))
     of_x = ("x", shape, ("M", "N"))
     for name, matrix in other.items():
-        _check_shape(operation, of_x, name, matrix, shape)
-    _check_shape(operation, of_x, "weight", weight, shape[1:])
-    _check_arrays(operation, {"x": x, "weight": weight, **other})
+        check_shape(operation, of_x, name, matrix, shape)
+    check_shape(operation, of_x, "weight", weight, shape[1:])
+    check_arrays(operation, {"x": x, "weight": weight, **other})
     return shape
 
 
@@ -145,10 +131,10 @@ def check_matmul(
     Returns:
         M, N and K.
     """
-    M, K = shape = _check_dims("matmul", "a", a, ("M", "K"))
-    _check_shape("matmul", ("a", shape, ("M", "K")), "b", b, (K, "N"))
+    M, K = shape = check_dims("matmul", "a", a, ("M", "K"))
+    check_shape("matmul", ("a", shape, ("M", "K")), "b", b, (K, "N"))
     scales = {"scale_a": scale_a, "scale_b": scale_b}
-    _check_arrays("matmul", {"a": a, "b": b}, scales, precision=precision, float8=float8, float64=float64)
+    check_arrays("matmul", {"a": a, "b": b}, scales, precision=precision, float8=float8, float64=float64)
     return M, b.shape[1], K
 
 
@@ -166,15 +152,15 @@ def check_linear(
 
     Returns M, N and K.
     """
-    M, K = shape = _check_dims(operation, "x", x, ("M", "K"))
-    _check_shape(operation, ("x", shape, ("M", "K")), "weight", weight, ("N", K))
+    M, K = shape = check_dims(operation, "x", x, ("M", "K"))
+    check_shape(operation, ("x", shape, ("M", "K")), "weight", weight, ("N", K))
     N = weight.shape[0]
-    _check_shape(operation, ("weight", (N, K), ("N", "K")), "bias", bias, (N,))
+    check_shape(operation, ("weight", (N, K), ("N", "K")), "bias", bias, (N,))
     arrays = {"x": x, "weight": weight, "bias": bias}
     if dy is not None:
-        _check_shape(operation, ("the output", (M, N), ("M", "N")), "dy", dy, (M, N))
+        check_shape(operation, ("the output", (M, N), ("M", "N")), "dy", dy, (M, N))
         arrays["dy"] = dy
-    _check_arrays(operation, arrays, precision=precision, float64=float64)
+    check_arrays(operation, arrays, precision=precision, float64=float64)
     return M, N, K
 
 
@@ -193,7 +179,7 @@ def check_attention(
     """
     sizes = _check_heads("attention", q, k, v)
     named = dict(zip(("scale_q", "scale_k", "scale_v"), scales, strict=True)) if scales else {}
-    _check_arrays("attention", {"q": q, "k": k, "v": v}, named, float8=bool(scales), float64=float64)
+    check_arrays("attention", {"q": q, "k": k, "v": v}, named, float8=bool(scales), float64=float64)
     return sizes
 
 
@@ -205,8 +191,8 @@ def check_attention_grad(
     Returns B, H, H_kv, S_q, S_k and D.
     """
     sizes = _check_heads("attention_grad", q, k, v)
-    _check_shape("attention_grad", ("q", q.shape, ("B", "H", "S_q", "D")), "do", do, q.shape)
-    _check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do}, float64=float64)
+    check_shape("attention_grad", ("q", q.shape, ("B", "H", "S_q", "D")), "do", do, q.shape)
+    check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do}, float64=float64)
     return sizes
 
 
@@ -218,13 +204,13 @@ def check_multi_head_attention(
     Returns B, S and E.
     """
     operation = "multi_head_attention"
-    B, S, E = shape = _check_dims(operation, "x", x, ("B", "S", "E"))
+    B, S, E = shape = check_dims(operation, "x", x, ("B", "S", "E"))
     given = ("x", shape, ("B", "S", "E"))
-    _check_shape(operation, given, "w_qkv", w_qkv, (3 * E, E))
-    _check_shape(operation, given, "w_out", w_out, (E, E))
+    check_shape(operation, given, "w_qkv", w_qkv, (3 * E, E))
+    check_shape(operation, given, "w_out", w_out, (E, E))
     if heads < 1 or E % heads != 0:
         raise ValueError(f"{operation}: E must be a multiple of heads; got E={E}, heads={heads}")
-    _check_arrays(operation, {"x": x, "w_qkv": w_qkv, "w_out": w_out}, float64=float64)
+    check_arrays(operation, {"x": x, "w_qkv": w_qkv, "w_out": w_out}, float64=float64)
     return B, S, E
 
 
@@ -235,8 +221,8 @@ def check_conv2d(
 
     Returns rows and columns of the output.
     """
-    _, H, W, C = shape = _check_dims("conv2d", "x", x, ("N", "H", "W", "C"))
-    _check_shape("conv2d", ("x", shape, ("N", "H", "W", "C")), "weight", weight, ("K", "R", "S", C))
+    _, H, W, C = shape = check_dims("conv2d", "x", x, ("N", "H", "W", "C"))
+    check_shape("conv2d", ("x", shape, ("N", "H", "W", "C")), "weight", weight, ("K", "R", "S", C))
     if stride < 1 or padding < 0:
         raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
     _, R, S, _ = weight.shape
@@ -244,7 +230,7 @@ def check_conv2d(
         if not 1 <= taps <= size + 2 * padding:
             limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x"
             raise ValueError(f"conv2d: {limit}; got weight (K, R, S, C)={tuple(weight.shape)}")
-    _check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision, float64=float64)
+    check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision, float64=float64)
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
@@ -266,7 +252,7 @@ def check_max_pool2d_grad(
     operation = "max_pool2d_grad"
     P, Q = _check_pooling(operation, x, {"x": x, "dy": dy}, window, stride, padding)
     N, _, _, C = x.shape
-    _check_shape(operation, ("the output", (N, P, Q, C), ("N", "P", "Q", "C")), "dy", dy, (N, P, Q, C))
+    check_shape(operation, ("the output", (N, P, Q, C), ("N", "P", "Q", "C")), "dy", dy, (N, P, Q, C))
     return P, Q
 
 
@@ -279,14 +265,16 @@ def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int)
     shape: tuple[int, ...] = param.shape
     for name, array in (("grad", grad), ("m", m), ("v", v)):
         if array.shape != shape:
-            raise ValueError(f"{operation}: param is {_text(shape)}, so {name} must be too; got {_text(array.shape)}")
+            raise ValueError(
+                f"{operation}: param is {text_of(shape)}, so {name} must be too; got {text_of(array.shape)}"
+            )
     for name, array in (("m", m), ("v", v)):
-        if _name(array.dtype) != "float32":
-            raise ValueError(f"{operation}: {name} must be float32; got {_name(array.dtype)}")
+        if dtype_name(array.dtype) != "float32":
+            raise ValueError(f"{operation}: {name} must be float32; got {dtype_name(array.dtype)}")
     if step < 1:
         raise ValueError(f"{operation}: step must be at least 1; got {step}")
-    _check_arrays(operation, {"param": param, "grad": grad})
-    _check_arrays(operation, {"m": m, "v": v})
+    check_arrays(operation, {"param": param, "grad": grad})
+    check_arrays(operation, {"m": m, "v": v})
     if HAS_DEVICES and m.device != param.device:
         raise ValueError(f"{operation}: param is on {param.device}, so m must be on {param.device}; got {m.device}")
     return shape
@@ -299,18 +287,18 @@ def check_lstm(
 
     Returns T, B, I and H.
     """
-    T, B, I = _check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
+    T, B, I = check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
     of_x = ("x", (T, B, I), ("T", "B", "I"))
-    _check_shape("lstm", of_x, "h0", h0, (B, "H"))
+    check_shape("lstm", of_x, "h0", h0, (B, "H"))
     H = h0.shape[1]
     of_h0 = ("h0", (B, H), ("B", "H"))
-    _check_shape("lstm", of_h0, "c0", c0, (B, H))
-    _check_shape("lstm", of_x, "w_ih", w_ih, ("4 H", I))
-    _check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
-    _check_shape("lstm", of_h0, "w_hh", w_hh, (4 * H, H))
-    _check_shape("lstm", of_h0, "bias", bias, (4 * H,))
+    check_shape("lstm", of_h0, "c0", c0, (B, H))
+    check_shape("lstm", of_x, "w_ih", w_ih, ("4 H", I))
+    check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
+    check_shape("lstm", of_h0, "w_hh", w_hh, (4 * H, H))
+    check_shape("lstm", of_h0, "bias", bias, (4 * H,))
     arrays = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
-    _check_arrays("lstm", arrays, float64=float64)
+    check_arrays("lstm", arrays, float64=float64)
     return T, B, I, H
 
 
@@ -318,7 +306,7 @@ def _check_pooling(
     operation: str, x: Array, arrays: dict[str, Array], window: tuple[int, int], stride: int, padding: int
 ) -> tuple[int, int]:
     """Checks the images and the window of a pooling, and all its arrays. Returns rows and columns of the output."""
-    _, H, W, _ = shape = _check_dims(operation, "x", x, ("N", "H", "W", "C"))
+    _, H, W, _ = shape = check_dims(operation, "x", x, ("N", "H", "W", "C"))
     R, S = window
     if stride < 1 or not 0 <= padding <= min(R, S) // 2:
         limit = "stride must be at least 1 and padding from 0 to half of the window"
@@ -327,100 +315,16 @@ def _check_pooling(
         if size < 1 or not 1 <= taps <= size + 2 * padding:
             limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x, and x must have pixels"
             raise ValueError(f"{operation}: {limit}; got x {tuple(shape)}, window (R, S)={(R, S)}")
-    _check_arrays(operation, arrays)
+    check_arrays(operation, arrays)
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
 def _check_heads(operation: str, q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int, int]:
     """Checks the shapes of q, k and v. Returns B, H, H_kv, S_q, S_k and D."""
-    B, H, S_q, D = shape = _check_dims(operation, "q", q, ("B", "H", "S_q", "D"))
-    _check_shape(operation, ("q", shape, ("B", "H", "S_q", "D")), "k", k, (B, "H_kv", "S_k", D))
+    B, H, S_q, D = shape = check_dims(operation, "q", q, ("B", "H", "S_q", "D"))
+    check_shape(operation, ("q", shape, ("B", "H", "S_q", "D")), "k", k, (B, "H_kv", "S_k", D))
     _, H_kv, S_k, _ = k.shape
-    _check_shape(operation, ("k", k.shape, ("B", "H_kv", "S_k", "D")), "v", v, k.shape)
+    check_shape(operation, ("k", k.shape, ("B", "H_kv", "S_k", "D")), "v", v, k.shape)
     if H % H_kv != 0 if H_kv > 0 else H > 0:
         raise ValueError(f"{operation}: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
     return B, H, H_kv, S_q, S_k, D
-
-
-def _check_dims(operation: str, name: str, x: Array, symbols: tuple[str, ...]) -> tuple[int, ...]:
-    """Checks that x has one dimension for each symbol. Returns its shape."""
-    shape: tuple[int, ...] = x.shape
-    if len(shape) != len(symbols):
-        raise ValueError(f"{operation}: {name} must be {_text(symbols)}; got {tuple(shape)}")
-    return shape
-
-
-def _check_shape(
-    operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], name: str, x: Array, expected: tuple[Any, ...]
-) -> None:
-    """Checks that x has the expected shape; a symbol in it stands for any size.
-
-    given: name, shape and symbols of the argument that determines the expected shape.
-    """
-    shape = x.shape
-    if shape == expected:
-        return
-    if len(shape) == len(expected):
-        for size, wanted in zip(shape, expected, strict=True):
-            if size != wanted and not isinstance(wanted, str):
-                break
-        else:
-            return
-    source, known, symbols = given
-    reason = f"{source} is {_text(symbols)}={tuple(known)}"
-    raise ValueError(f"{operation}: {reason}, so {name} must be {_text(expected)}; got {tuple(shape)}")
-
-
-def _check_arrays(
-    operation: str,
-    arrays: dict[str, Array],
-    scales: dict[str, Array | None] | None = None,
-    *,
-    precision: str | None = None,
-    float8: bool = False,
-    float64: bool = False,
-) -> None:
-    """Checks that all arrays have the dtype and the device of the first one. Checks its dtype, precision and scales.
-
-    Args:
-        operation: for the errors.
-        arrays: the operands, by name.
-        scales: by name; float32 of shape () for float8, else None.
-        precision: None where the operation has none.
-        float8, float64: whether that type is allowed.
-    """
-    first, x = next(iter(arrays.items()))
-    dtype, kind = x.dtype, _name(x.dtype)
-    allowed = {FLOAT8: float8, FLOAT64: float64}
-    if kind not in PRECISIONS or not allowed.get(kind, True):
-        *others, last = (each for each in PRECISIONS if allowed.get(each, True))
-        raise ValueError(f"{operation}: {first} must be {', '.join(others)} or {last}; got {kind}")
-    for name, other in arrays.items():
-        if other.dtype != dtype:
-            raise ValueError(f"{operation}: {first} is {kind}, so {name} must be {kind}; got {_name(other.dtype)}")
-    if precision is not None and precision not in PRECISIONS[kind]:
-        expected = " or ".join(map(repr, PRECISIONS[kind]))
-        raise ValueError(f"{operation}: {first} is {kind}, so precision must be {expected}; got {precision!r}")
-    for name, scale in (scales or {}).items():
-        expected = "float32 of shape ()" if kind == FLOAT8 else "None"
-        found = "None" if scale is None else f"{_name(scale.dtype)} of shape {tuple(scale.shape)}"
-        if found != expected:
-            raise ValueError(f"{operation}: {first} is {kind}, so {name} must be {expected}; got {found}")
-        if scale is not None:
-            arrays[name] = scale
-    if HAS_DEVICES:
-        for name, other in arrays.items():
-            if other.device != x.device:
-                place = f"{first} is on {x.device}, so {name} must be on {x.device}"
-                raise ValueError(f"{operation}: {place}; got {other.device}")
-    check_supported(operation, arrays, precision)
-
-
-def _name(dtype: Any) -> str:
-    """Returns the name of a dtype of any framework, such as `float32`."""
-    return str(dtype).removeprefix("torch.")
-
-
-def _text(sizes: Collection[int | str]) -> str:
-    """Formats sizes as `(M, K)`, `(64, N)` or `(N,)`."""
-    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"

@@ -21,11 +21,12 @@ def with_precision(precision: str, function: Callable[..., Result], x: Tensor, *
     The setting is restored after the call, also after an error. Concurrent calls from several threads with different
     precisions are not supported. float32: `fp32_precision` is "ieee", or "tf32" on a GPU. 16 bits: products are exact
     and sums are float32; on a GPU cuBLAS must not add split-K parts in 16 bits, which PyTorch allows by default.
+    float64 has no setting.
     """
     if x.dtype == torch.float32:
         flags = torch.backends.cuda.matmul if x.is_cuda else torch.backends.mkldnn.matmul
         return _with_setting(flags, "fp32_precision", precision, function, x, *operands)
-    if x.is_cuda:
+    if x.is_cuda and x.dtype in REDUCTION_FLAG:
         return _with_setting(torch.backends.cuda.matmul, REDUCTION_FLAG[x.dtype], False, function, x, *operands)
     return function(x, *operands)
 

@@ -16,7 +16,8 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, N], *, eps: float) -
     """y[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps).
 
     x (M, N), weight (N,), any strides; the result is row-major.
-    float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
+    float32, float16 or bfloat16; computed in float32 and rounded once. In float64 on a GPU, PyTorch 2.11 gives NaN for
+    all of a row with an infinity. Raises ValueError for other shapes and dtypes.
     """
     check_norm("rms_norm", x, weight=weight, float64=True)
     return torch.nn.functional.rms_norm(x, x.shape[1:], weight, eps).contiguous()

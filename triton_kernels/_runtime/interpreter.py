@@ -94,15 +94,31 @@ if INTERPRET:
 @triton.jit
 def dot_operand(x):
     """x as an operand of tl.dot: the interpreter's dot is wrong for bfloat16, so it gets float32."""
-    if INTERPRET:
+    if INTERPRET and x.dtype != tl.float64:
         return x.to(tl.float32)
     else:
         return x
 
 
+@triton.jit
+def to_working(x):
+    """x in the type that kernels compute in: float64 as it is, all other types as float32."""
+    if x.dtype == tl.float64:
+        return x
+    else:
+        return x.to(tl.float32)
+
+
+@triton.constexpr_function
+def working_type(pointer_type):
+    """The type that a kernel computes in for elements of a pointer: float64 for these, else float32."""
+    return tl.float64 if pointer_type.element_ty == tl.float64 else tl.float32
+
+
 def empty_output(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Uninitialised output of a kernel. The interpreter truncates stores of bfloat16, so it stores float32."""
-    return torch.empty(shape, dtype=torch.float32 if INTERPRET else dtype, device=device)
+    stored = torch.float32 if INTERPRET and dtype != torch.float64 else dtype
+    return torch.empty(shape, dtype=stored, device=device)
 
 
 def finished_output(out: Tensor, dtype: torch.dtype) -> Tensor:

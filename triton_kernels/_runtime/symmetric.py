@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,15 +35,21 @@ class Workspace(NamedTuple):
     ranks: int
     data_bytes: int
     """Bytes of each rank after the header."""
-    kept: tuple[Any, ...]
-    """Objects that keep the memory mapped."""
+    views: tuple[Tensor, ...]
+    """The memory of each rank, as bytes."""
+    meet: Callable[[], Any]
+    """Queues a wait for all ranks on the current stream; on a CPU it waits."""
 
 
-_workspaces: dict[tuple[str, torch.device, int], Workspace] = {}
+_workspaces: dict[tuple[str, torch.device, int, str], Workspace] = {}
+_turns: dict[tuple[str, torch.device, int], int] = {}
+"""Which half of the memory the next call of `arriving` uses."""
+_streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
-def workspace(group: dist.ProcessGroup, device: torch.device, data_bytes: int) -> Workspace:
+def workspace(group: dist.ProcessGroup, device: torch.device, data_bytes: int, use: str = "") -> Workspace:
     """The memory of the ranks of `group` for at least `data_bytes` each. It is kept: kernels leave its header usable.
+    Each `use` has memory of its own.
 
     All ranks of the group call this in the same order, with the same sizes.
     Raises: NotImplementedError for more than MAX_RANKS ranks.
@@ -50,7 +57,7 @@ def workspace(group: dist.ProcessGroup, device: torch.device, data_bytes: int) -
     if group.size() > MAX_RANKS:
         raise NotImplementedError(f"symmetric memory: at most {MAX_RANKS} ranks; the group has {group.size()}")
     size = max(SMALLEST, 1 << (data_bytes - 1).bit_length()) if data_bytes else SMALLEST
-    key = group.group_name, device, size
+    key = group.group_name, device, size, use
     if key not in _workspaces:
         make = _on_gpus if device.type == "cuda" else _on_cpus
         _workspaces[key] = make(group, device, size)
@@ -67,7 +74,11 @@ def _on_gpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
     torch.cuda.synchronize(device)
     dist.barrier(group)  # no rank writes flags before all are 0
     torch.cuda.synchronize(device)
-    return Workspace(addresses, group.rank(), group.size(), size, (memory, handle))
+    views = tuple(
+        memory if rank == group.rank() else handle.get_buffer(rank, (HEADER + size,), torch.uint8)
+        for rank in range(group.size())
+    )
+    return Workspace(addresses, group.rank(), group.size(), size, views, handle.barrier)
 
 
 def _on_cpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Workspace:
@@ -83,4 +94,48 @@ def _on_cpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
     finally:
         os.unlink(own)
     addresses = torch.tensor([each.data_ptr() for each in maps], dtype=torch.int64)
-    return Workspace(addresses, group.rank(), group.size(), size, tuple(maps))
+    return Workspace(addresses, group.rank(), group.size(), size, tuple(maps), lambda: dist.barrier(group))
+
+
+def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]]:
+    """Yields (rank, x of that rank), contiguous, this rank's first, so that work on one hides the copy of the next.
+
+    x has the same shape on all ranks. On a GPU the copies run on a stream of their own, and the current stream waits
+    for each. A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
+    """
+    x = x.contiguous()
+    size = 256 * -(-x.numel() * x.element_size() // 256)
+    memory = workspace(group, x.device, 2 * size, "arriving")
+    key = group.group_name, x.device, memory.data_bytes
+    turn = _turns[key] = 1 - _turns.get(key, 1)
+    begin = HEADER + turn * memory.data_bytes // 2
+    shared = [each[begin : begin + x.numel() * x.element_size()].view(x.dtype).view(x.shape) for each in memory.views]
+    others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
+    if x.device.type == "cpu":
+        shared[memory.rank].copy_(x)
+        memory.meet()
+        yield memory.rank, x
+        yield from ((rank, shared[rank].clone()) for rank in others)
+        return
+    current, copies = torch.cuda.current_stream(x.device), _stream(x.device)
+    copies.wait_stream(current)
+    arrived = []
+    with torch.cuda.stream(copies):
+        shared[memory.rank].copy_(x)
+        memory.meet()
+        for rank in others:
+            copy = torch.empty_like(x).copy_(shared[rank])
+            copy.record_stream(current)
+            arrived.append((rank, copy, copies.record_event()))
+    x.record_stream(copies)
+    yield memory.rank, x
+    for rank, copy, event in arrived:
+        current.wait_event(event)
+        yield rank, copy
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of a GPU on which copies between ranks run."""
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    return _streams[device]

@@ -13,7 +13,7 @@ from triton_kernels._runtime.symmetric import HEADER, MAX_BLOCKS, MAX_RANKS, Wor
 
 BLOCKS = 2 if INTERPRET else MAX_BLOCKS
 """Programs of every call: a program meets the same one of the other ranks, so all calls have as many."""
-BLOCK = 2**15 if INTERPRET else 8192  # elements that a program moves at a time
+BLOCK = 2**15 if INTERPRET else 16384  # elements that a program moves at a time
 FLAGS = tl.constexpr(MAX_RANKS)
 WORDS = tl.constexpr(MAX_BLOCKS * MAX_RANKS)
 DATA = tl.constexpr(HEADER)

@@ -12,11 +12,11 @@ from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_matmul
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output, working_type
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 GROUP_M = 8  # tile rows per group of the tile scheduler
 STEP_BYTES = 128  # bytes of a row of A per step: one cache line
 
@@ -32,7 +32,7 @@ def multiply_add(a, b, acc, PRECISION: tl.constexpr):
     elif PRECISION == "fast":
         acc = tl.dot(a, b, acc)
     else:
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
     return acc
 
 
@@ -48,7 +48,7 @@ def matmul_kernel(
     offs_k = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + offs_m.to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak  # [BLOCK_M, BLOCK_K]
     b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * stride_bk + offs_n.to(tl.int64) * stride_bn  # [BLOCK_K, BLOCK_N]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=working_type(a_ptr.dtype))
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptrs, mask=(offs_m < M) & (offs_k[None, :] < K - k), other=0.0)
         b = tl.load(b_ptrs, mask=(offs_k[:, None] < K - k) & (offs_n < N), other=0.0)
@@ -77,7 +77,7 @@ CONFIGS = [
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """Drops the last tile if it would spill registers: for products without tensor cores and for promoted sums."""
     precision = constants["PRECISION"]
-    spills = precision == "promoted" or (precision == "ieee" and args["a_ptr"].dtype == torch.float32)
+    spills = precision == "promoted" or (precision == "ieee" and args["a_ptr"].dtype in (torch.float32, torch.float64))
     return configs[:-1] if spills else configs
 
 
@@ -111,7 +111,7 @@ def matmul(
     N above 2^26 or K above 2^30.
     Source: Triton's matrix multiplication tutorial.
     """
-    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, float64=True)
     (M, K), N = a.shape, b.shape[1]
     check_sizes("matmul", M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype

@@ -6,10 +6,11 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from triton_kernels._runtime.contract import check_add
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output, to_working
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 BLOCK, ROWS = (2**18, 512) if INTERPRET else (4096, 64)  # elements and most rows of a tile
 
 
@@ -23,8 +24,8 @@ def matrix_add_kernel(
     offs_m = (tl.program_id(0) // tiles_n).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = (tl.program_id(0) % tiles_n).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     mask = (offs_m < M) & (offs_n < N)
-    a = tl.load(a_ptr + offs_m * stride_am + offs_n * stride_an, mask=mask).to(tl.float32)
-    b = tl.load(b_ptr + offs_m * stride_bm + offs_n * stride_bn, mask=mask).to(tl.float32)
+    a = to_working(tl.load(a_ptr + offs_m * stride_am + offs_n * stride_an, mask=mask))
+    b = to_working(tl.load(b_ptr + offs_m * stride_bm + offs_n * stride_bn, mask=mask))
     tl.store(out_ptr + offs_m * N + offs_n, a + b, mask=mask)
 
 
@@ -38,7 +39,7 @@ def matrix_add(a: Shaped[Tensor, "M N"], b: Shaped[Tensor, "M N"]) -> Shaped[Ten
     Errors: ValueError for other shapes, dtypes or devices.
     Source: the vector addition of Triton's tutorials, with two axes.
     """
-    check_add("matrix_add", a, b, ndim=2)
+    check_add("matrix_add", a, b, ndim=2, float64=True)
     M, N = a.shape
     out = empty_output((M, N), a.dtype, a.device)
     if out.numel() > 0:

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from triton_kernels._common.rows import blocks
 from triton_kernels._runtime.contract import check_rows
-from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.interpreter import empty_output, finished_output, to_working, working_type
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 
 
 @triton.jit
@@ -22,7 +23,7 @@ def softmax_kernel(
     offs_n = tl.arange(0, BLOCK_N)[None, :]
     mask = (offs_m < M) & (offs_n < N)
     x_ptrs = x_ptr + offs_m * stride_xm + offs_n.to(tl.int64) * stride_xn
-    x = tl.load(x_ptrs, mask=mask, other=float("-inf")).to(tl.float32)
+    x = to_working(tl.load(x_ptrs, mask=mask, other=float("-inf")))
     e = tl.exp(x - tl.max(x, 1)[:, None])
     tl.store(out_ptr + offs_m * N + offs_n, e / tl.sum(e, 1)[:, None], mask=mask)
 
@@ -36,19 +37,20 @@ def long_softmax_kernel(x_ptr, out_ptr, N, stride_xm, stride_xn, BLOCK_N: tl.con
     """
     row = tl.program_id(0).to(tl.int64)
     offs_n = tl.arange(0, BLOCK_N).to(tl.int64)
-    m = tl.full((1,), float("-inf"), tl.float32)
-    base = tl.zeros((1,), tl.float32)
-    l = tl.zeros((1,), tl.float32)  # noqa: E741
+    kind: tl.constexpr = working_type(x_ptr.dtype)
+    m = tl.full((1,), float("-inf"), kind)
+    base = tl.zeros((1,), kind)
+    l = tl.zeros((1,), kind)  # noqa: E741
     for start in range(0, N, BLOCK_N):
         offs = start + offs_n
-        x = tl.load(x_ptr + row * stride_xm + offs * stride_xn, mask=offs < N, other=float("-inf")).to(tl.float32)
+        x = to_working(tl.load(x_ptr + row * stride_xm + offs * stride_xn, mask=offs < N, other=float("-inf")))
         previous = m
         m = tl.maximum(m, tl.max(x, 0))
         base = tl.where(m == float("-inf"), 0.0, m)
         l = l * tl.exp(previous - base) + tl.sum(tl.exp(x - base), 0)  # noqa: E741
     for start in range(0, N, BLOCK_N):
         offs = start + offs_n
-        x = tl.load(x_ptr + row * stride_xm + offs * stride_xn, mask=offs < N).to(tl.float32)
+        x = to_working(tl.load(x_ptr + row * stride_xm + offs * stride_xn, mask=offs < N))
         tl.store(out_ptr + row * N + offs, tl.exp(x - base) / l, mask=offs < N)
 
 
@@ -62,7 +64,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     Errors: ValueError for other shapes, dtypes or devices.
     Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, for rows in blocks.
     """
-    check_rows("softmax", x)
+    check_rows("softmax", x, float64=True)
     M, N = x.shape
     out = empty_output((M, N), x.dtype, x.device)
     if out.numel() > 0:

@@ -6,11 +6,12 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.contract import check_sum
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.contract import check_sum, working
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output, to_working, working_type
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
 ROWS = 64  # rows per program
 
@@ -21,11 +22,11 @@ def sum_kernel(x_ptr, out_ptr, M, N, stride_xm, stride_xn, BLOCK_M: tl.constexpr
     the end."""
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), working_type(x_ptr.dtype))
     for start in range(0, N, BLOCK_N):
         columns = start + offs_n
         mask = (offs_m < M) & (columns < N)
-        acc += tl.load(x_ptr + offs_m * stride_xm + columns * stride_xn, mask=mask, other=0.0).to(tl.float32)
+        acc += to_working(tl.load(x_ptr + offs_m * stride_xm + columns * stride_xn, mask=mask, other=0.0))
     tl.store(out_ptr + offs_m, tl.sum(acc, 1)[:, None], mask=offs_m < M)
 
 
@@ -43,13 +44,13 @@ def sum(
     Tail: elements beyond the end are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes, axes or devices.
     """
-    check_sum("sum", x, axis)
+    check_sum("sum", x, axis, float64=True)
     out = empty_output(() if axis is None else (x.shape[1 - axis],), x.dtype, x.device)
     if x.numel() == 0:
         return finished_output(out.zero_(), x.dtype)
     with device_of(x):
         if axis is None:
-            sums = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+            sums = torch.empty(x.shape[0], dtype=getattr(torch, working(x)), device=x.device)
             _sum_rows(x, sums)
             _sum_rows(sums.view(1, -1), out.view(-1))
         else:

@@ -6,10 +6,11 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from triton_kernels._runtime.contract import check_add
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output, to_working
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float64",)
 LARGE_BYTES = 2**26  # operands from this size on have enough programs for large blocks
 BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large operands
 NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
@@ -28,13 +29,13 @@ def vector_add_kernel(a_ptr, b_ptr, out_ptr, N, stride_a, stride_b, BLOCK: tl.co
     b_ptrs = b_ptr + start * stride_b + offs.to(tl.int64) * stride_b
     out_ptrs = out_ptr + start + offs
     if start + BLOCK <= N:
-        a = tl.load(a_ptrs).to(tl.float32)
-        b = tl.load(b_ptrs).to(tl.float32)
+        a = to_working(tl.load(a_ptrs))
+        b = to_working(tl.load(b_ptrs))
         tl.store(out_ptrs, a + b)
     else:
         mask = offs < (N - start).to(tl.int32)
-        a = tl.load(a_ptrs, mask=mask).to(tl.float32)
-        b = tl.load(b_ptrs, mask=mask).to(tl.float32)
+        a = to_working(tl.load(a_ptrs, mask=mask))
+        b = to_working(tl.load(b_ptrs, mask=mask))
         tl.store(out_ptrs, a + b, mask=mask)
 
 
@@ -48,7 +49,7 @@ def vector_add(a: Shaped[Tensor, "N"], b: Shaped[Tensor, "N"]) -> Shaped[Tensor,
     Errors: ValueError for other shapes, dtypes or devices.
     Source: the vector addition of Triton's tutorials, with the mask moved to the last block.
     """
-    check_add("vector_add", a, b, ndim=1)
+    check_add("vector_add", a, b, ndim=1, float64=True)
     N = a.shape[0]
     out = empty_output((N,), a.dtype, a.device)
     if N > 0:

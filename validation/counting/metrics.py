@@ -21,14 +21,14 @@ COUNTERS: Mapping[str, Sequence[Formula]] = {
     "load_sectors": [{_LSU("t_sectors", "global", "ld"): 1}],
     "stores": [{_LSU("t_requests", "global", "st"): 1}],
     "store_sectors": [{_LSU("t_sectors", "global", "st"): 1}],
-    "shared_loads": [{"smsp__inst_executed_op_shared_ld": 1}, {"opcode:LDS": 1}],
-    "shared_stores": [{"smsp__inst_executed_op_shared_st": 1}, {"opcode:STS": 1}],
+    "shared_loads": [{"smsp__inst_executed_op_shared_ld_pred_on_any": 1}],  # without those that no lane takes
+    "shared_stores": [{"smsp__inst_executed_op_shared_st_pred_on_any": 1}],
     "conflicts": [
         {_WAVEFRONTS: 1, f"{_WAVEFRONTS}_ideal": -1},
         {_LSU("data_bank_conflicts", "shared", "ld"): 1, _LSU("data_bank_conflicts", "shared", "st"): 1},
     ],
     "atomics": [
-        {f"smsp__inst_executed_op_{where}": 1 for where in ("global_atom", "global_red", "shared_atom")},
+        {f"smsp__inst_executed_op_{where}": 1 for where in ("generic_atom", "global_red", "shared_atom")},
         {"opcode:ATOMG": 1, "opcode:RED": 1, "opcode:REDG": 1, "opcode:ATOMS": 1},
     ],
     "barriers": [{"opcode:BAR": 1}],

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-shapes = ["N=1", "N=1000", "N=3001"]
+shapes = ["N=1000", "N=1", "N=3001"]
 dtypes = ["float32"]
 tolerance = 1e-7
 

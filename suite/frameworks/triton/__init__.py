@@ -27,6 +27,7 @@ class Triton(TorchAdapter):
     extra = "torch"
     builds = MappingProxyType({"cuda": "each"})
     code_kinds = ("ttir", "ttgir", "ptx", "sass")
+    can_count = True
 
     def missing(self, device: Device) -> str | None:
         return super().missing(device) or (_caches.fault(CACHES) if device.type == "cuda" else None)
@@ -69,6 +70,24 @@ class Triton(TorchAdapter):
                 return function(*inputs, **arguments)
 
         return call
+
+    def checks_memory(self, device: Device) -> AbstractContextManager[Any]:
+        """A pointer out of bounds raises an error, in the interpreted mode."""
+        if device.type == "cuda" or os.environ.get("TRITON_INTERPRET") != "1":
+            return super().checks_memory(device)
+        from suite.frameworks.triton.watched import watched
+
+        return watched()
+
+    def counts(self, call: Callable[[], object]) -> dict[str, int | float | None]:
+        from suite.frameworks.triton.watched import watched
+
+        with watched() as watch:
+            call()
+        if watch.masked_share is None:
+            return {}
+        elements = {"count_elements_loaded": watch.loaded, "count_elements_stored": watch.stored}
+        return {**elements, "count_masked": round(watch.masked_share, 4)}
 
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner

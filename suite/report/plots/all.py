@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.report.load import Run
-from suite.report.plots import bars, error_maps, heat, host, intensity, lanes, rates, roofline
+from suite.report.plots import bars, cost, error_maps, heat, host, intensity, lanes, rates, roofline
 from suite.report.plots.figure import Plot
 from suite.report.ranking import ranked_cases
 
@@ -28,4 +28,5 @@ def plots_of(run: Run) -> Iterator[Plot]:
     yield from host.cpu_against_gpu(entries)
     yield from host.small_calls(results)
     yield from lanes.energy(results)
+    yield from cost.cost_of_calls(results)
     yield from lanes.errors(own)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PANEL, LEFT = (2.9, 2.7), 1.35
 """Inches: width and height of a panel, and the room to its left."""
-ARITHMETIC = {"float32": "fp32", "float32 tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
+ARITHMETIC = {"float64": "fp64", "float32": "fp32", "float32 tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:

@@ -20,6 +20,7 @@ from cuda_ref.matmul import split as matmul_split
 from cuda_ref.matmul import stream as matmul_stream
 from cuda_ref.matmul import tiled as matmul_tiled
 from cuda_ref.matmul import tma_wgmma as matmul_tma_wgmma
+from cuda_ref.matmul import uncoalesced as matmul_uncoalesced
 from cuda_ref.matmul import warp_specialized as matmul_warp_specialized
 from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matrix_add import matrix_add
@@ -30,6 +31,7 @@ MATMULS = [
     module.matmul
     for module in (
         matmul,
+        matmul_uncoalesced,
         matmul_tiled,
         matmul_register_tiles,
         matmul_double_buffered,

@@ -1,4 +1,4 @@
-"""Accesses out of bounds and races in shared memory are found, with thread, line and index; right kernels pass.
+"""Accesses out of bounds and races are found, with thread, line and index; right kernels pass.
 
 Each entry of FAULTS and RIGHT is the body of a kernel. All are compiled as one file.
 """
@@ -21,7 +21,10 @@ pytestmark = [
 
 N = 1000
 """Elements of `a` and `b`, which are float32."""
-HEADER = '#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
+HEADER = (
+    '#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
+    "__device__ float sums[64];\n__device__ unsigned finished;\n"
+)
 
 
 class Kernel(NamedTuple):
@@ -66,6 +69,20 @@ FAULTS = {
     "halves_of_floats": Kernel("if (i < n) b[i] = to_float(((const __half*)a)[i * 4]);", "of a"),
     "atomic": Kernel("atomicAdd(b + i, 1.0f);", "of b"),
     "read_only_load": Kernel("b[0] = __ldg(a + n + t);", "reads index 1000 of a", 1, 1),
+    # constant memory, variables of global memory, arrays of a thread
+    "constant": Kernel("b[t] = table[t];", "reads index 8 of table, which has 8 elements of 4 bytes", 1, 32),
+    "constant_by_pointer": Kernel("const float* p = table; b[t] = p[t - 1];", "reads index -1 of table", 1, 8),
+    "variable": Kernel("sums[t + 60] = 1;", "writes index 64 of sums, which has 64 elements of 4 bytes", 1, 32),
+    "local": Kernel(
+        "float x[8]; for (int k = 0; k < 8; k++) x[k] = k * a[t]; b[t] = x[t % 9];",
+        "index 8 of an array of type 'float [8]'",
+        blocks=1,
+    ),
+    "local_before": Kernel("int x[4] = {t, 2, 3, 4}; b[t] = x[t % 4 - 1] + a[t];", "index -1 of an array", 1),
+    "local_loop": Kernel(
+        "float x[4]; for (int k = 0; k <= n / 250; k++) x[k] = a[k]; b[t] = x[t % 4];", "index 4 of an array", 1
+    ),
+    "local_row": Kernel("float x[2][3] = {}; x[t % 2][t % 4] = a[t]; b[t] = x[1][t % 3];", "type 'float [3]'", 1),
     # shared memory
     "shared_by_one": Kernel(
         "__shared__ float s[256]; s[t + 1] = 1; __syncthreads(); b[t] = s[t];", "byte 1024 of s", 1
@@ -130,6 +147,23 @@ FAULTS = {
         1,
         128,
     ),
+    # races in global memory
+    "global_without_barrier": Kernel("b[t] = t; b[t + 256] = b[255 - t];", "race: ", 1),
+    "global_within_a_warp": Kernel("b[t] = t; b[t + 32] = b[31 - t];", "no __syncwarp", 1, 32),
+    "blocks_write_one": Kernel("b[t] = blockIdx.x;", "of another block has written"),
+    "blocks_read_each_other": Kernel(
+        "if (i < n) b[i] = i; __syncthreads(); if (i < 256) b[i] = b[i + 256];", "of another block"
+    ),
+    "blocks_add_to_one": Kernel("if (t == 0) b[0] += 1;", "race: reads index 0 of b"),
+    "in_place": Kernel("if (i > 0 && i < n - 1) b[i] = b[i - 1] + a[i];", "race: "),
+    "histogram": Kernel("((int*)b)[t % 8]++;", "race: reads index 0 of b", 1),
+    "atomic_beside_a_plain_write": Kernel("atomicAdd(b + t % 8, 1.0f); b[t % 8] = t;", "race: reads", 1),
+    "variable_of_blocks": Kernel("sums[t] = i;", "of another block has written", 2, 64),
+    "last_block_without_fence": Kernel(
+        "__shared__ bool last; if (t == 0) { sums[blockIdx.x] = i + 1; last = atomicAdd(&finished, 1u) % 4 == 3; }"
+        " __syncthreads(); if (last && t == 0) b[0] = sums[0] + sums[1] + sums[2] + sums[3];",
+        "reads index 0 of sums",
+    ),
     "last_block_of_a_tile": Kernel(
         "__shared__ float s[2][64]; s[0][t] = a[t]; __syncthreads(); s[1][63 - t] = s[0][t]; b[t] = s[1][t];",
         "race: ",
@@ -172,6 +206,20 @@ RIGHT = {
         blocks=1,
     ),
     "own_elements": Kernel("__shared__ float s[256]; s[t] = a[t]; s[t] *= 2; b[t] = s[t];", blocks=1),
+    "row_left_on_purpose": Kernel(
+        "__shared__ float s[8][32]; s[0][t] = t; __syncthreads(); b[t] = s[0][255 - t];", blocks=1
+    ),
+    "global_barrier": Kernel("b[t] = t; __syncthreads(); b[t + 256] = b[255 - t];", blocks=1),
+    "blocks_write_the_same": Kernel("b[t] = 5;"),
+    "bytes_of_threads": Kernel("((char*)b)[i] = t;"),
+    "halves_of_blocks": Kernel("((short*)b)[t * 4 + blockIdx.x] = i;"),
+    "atomics_of_blocks": Kernel("atomicAdd(b + t % 8, 1.0f);"),
+    "last_block": Kernel(
+        "__shared__ bool last; if (t == 0) { sums[blockIdx.x] = i + 1; __threadfence();"
+        " last = atomicAdd(&finished, 1u) % 4 == 3; }"
+        " __syncthreads(); if (last && t == 0) b[0] = sums[0] + sums[1] + sums[2] + sums[3];",
+    ),
+    "variables": Kernel("sums[t] = t; __syncthreads(); b[t] = sums[63 - t];", "", 1, 64),
     "constants": Kernel("b[t] = table[t % 8];", blocks=1),
     "local_array": Kernel("float x[8]; for (int k = 0; k < 8; k++) x[k] = k * t; b[t] = x[(t * 3) % 8];", blocks=1),
 }

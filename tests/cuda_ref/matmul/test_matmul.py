@@ -16,10 +16,12 @@ from cuda_ref.matmul.async_copies import matmul as matmul_async_copies
 from cuda_ref.matmul.double_buffered import matmul as matmul_double_buffered
 from cuda_ref.matmul.register_tiles import matmul as matmul_register_tiles
 from cuda_ref.matmul.tiled import matmul as matmul_tiled
+from cuda_ref.matmul.uncoalesced import matmul as matmul_uncoalesced
 
 DTYPES = tuple(build.DTYPES)
 MATMULS = [
     pytest.param(matmul_naive, id="naive"),
+    pytest.param(matmul_uncoalesced, id="uncoalesced"),
     pytest.param(matmul_tiled, id="tiled"),
     pytest.param(matmul_register_tiles, id="register_tiles"),
     pytest.param(matmul_double_buffered, id="double_buffered"),

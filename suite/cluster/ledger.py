@@ -1,0 +1,115 @@
+"""Keeps account of the tasks of a run: which are left, their rows, and how often each has been lost."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+
+from suite.cluster.messages import Group, Task
+from suite.core.text import one_line
+from suite.results.row import Key, Row, Status
+from suite.runner.device_run import DeviceRun
+from suite.runner.observer import Observer, Step
+from suite.runner.options import Options
+from suite.runner.plan import Job
+from suite.runner.sustain import largest
+from suite.worker.pool import Pool
+
+MAX_RUNS = 3
+"""A case whose process is lost runs again, twice at most."""
+
+
+class Ledger:
+    """The tasks of `jobs`, whose rows go to `observer` as they come. `finished` are rows of an interrupted run."""
+
+    def __init__(self, jobs: Sequence[Job], options: Options, observer: Observer, finished: Mapping[Key, Row]) -> None:
+        self._observer = observer
+        self._local = DeviceRun(Pool(options.device), options, {}, interpreted_too=not options.native_only)
+        kept = defaultdict[tuple[str, ...], list[Row]](list)
+        for row in finished.values():
+            kept[row.case_key].append(row)
+        self._jobs: list[Job] = []
+        self.tasks: list[Task] = []
+        self._waiting: dict[Group, deque[Task]] = {}
+        for job in jobs:
+            most = largest(job.op, job.cases)
+            references = tuple(each.reference for each in job.implementations)
+            for case in job.cases:
+                rows = tuple(kept[(case.operation, case.label, case.dtype, case.precision)])
+                self._jobs.append(job)
+                self.tasks.append(Task(len(self.tasks), case, most, references, rows))
+        for task in self.tasks:
+            self._waiting.setdefault(task.group, deque()).append(task)
+        self._begun: set[Group] = set()
+        self._lost = Counter[int]()
+        self._new: set[int] = set()
+        self._rows: dict[int, Sequence[Row]] = {}
+        self._done = 0
+        self._total = sum(len(self._local.implementations(job)) for job in self._jobs)
+
+    @property
+    def complete(self) -> bool:
+        """True if every task is finished."""
+        return len(self._rows) == len(self.tasks)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all finished tasks, in the order of the plan."""
+        return [row for number in sorted(self._rows) for row in self._rows[number]]
+
+    def take(self, known: set[Group]) -> Task | None:
+        """The next task for a process that has run tasks of the groups `known`; None if none waits.
+
+        A process keeps to its groups, then begins one that no other has, then helps with the longest.
+        """
+        left = [group for group, tasks in self._waiting.items() if tasks]
+        mine = [group for group in left if group in known]
+        fresh = [group for group in left if group not in self._begun]
+        longest = sorted(left, key=lambda group: -len(self._waiting[group]))
+        for group in (*mine, *fresh, *longest):
+            self._begun.add(group)
+            return self._waiting[group].popleft()
+        return None
+
+    def step(self, number: int, position: int, doing: str) -> None:
+        """Report the next step of a task."""
+        case = self.tasks[number].case
+        done = min(self._done + position, self._total)
+        name = f"{case.label} {case.dtype} {case.precision}"
+        self._observer.step(Step(case.operation, name, doing, done, self._total))
+
+    def store(self, number: int, rows: Sequence[Row]) -> None:
+        """Pass on rows of a task that are new or have changed."""
+        if number not in self._rows and rows:
+            self._new.add(number)
+            self._observer.store(self._jobs[number].op, rows)
+
+    def finish(self, number: int, rows: Sequence[Row]) -> None:
+        """Record all rows of a task. Nothing happens if it is finished already."""
+        if number in self._rows:
+            return
+        self._rows[number] = rows
+        self._done += len(rows)
+        if number in self._new:
+            self._observer.case_finished(self._jobs[number].op, rows)
+
+    def lose(self, number: int, place: str, how: str) -> None:
+        """Let a task wait again whose process was lost; the third time its rows say so."""
+        if number in self._rows:
+            return
+        self._lost[number] += 1
+        task = self.tasks[number]
+        if self._lost[number] < MAX_RUNS:
+            self._waiting[task.group].appendleft(task)
+            return
+        job = self._jobs[number]
+        reason = f"its process was lost {MAX_RUNS} times, at last on {place}: {one_line(how)}"
+        there = {row.implementation: row for row in task.finished}
+        rows = [
+            there.get(each.name) or self._local.new_row(task.case, each) for each in self._local.implementations(job)
+        ]
+        lost = [row for row in rows if row.implementation not in there]
+        for row in lost:
+            row.status, row.reason, row.killed_from_outside = Status.ERROR, reason, True
+        self.store(number, lost)
+        self.finish(number, rows)

@@ -1,0 +1,132 @@
+"""compare() for several devices of this host: a process for each, which takes one case at a time."""
+
+from __future__ import annotations
+
+import platform
+import select
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+
+from suite import custom, hardware
+from suite.cluster import places
+from suite.cluster.lane import Lane
+from suite.cluster.ledger import Ledger
+from suite.cluster.messages import Doing, Finished, Own, Setup, Stored
+from suite.core.errors import WorkerError
+from suite.processes.child import KILL_S, SHORT_KILL_S, TICK_S
+from suite.results.row import Key, Row
+from suite.runner import compare as one_device
+from suite.runner.build_ahead import build_ahead
+from suite.runner.observer import Observer, Step
+from suite.runner.options import Options
+from suite.runner.plan import Job
+from suite.worker.pool import Pool, WorkerDiedError
+from suite.worker.process import MEMORY_SHARE
+
+MAX_DEATHS = 3
+"""Processes of a device that may end without a message, one after the other, before it gets no more."""
+
+
+def compare(
+    jobs: Sequence[Job],
+    options: Options,
+    observer: Observer | None = None,
+    finished: Mapping[Key, Row] = MappingProxyType({}),
+) -> list[Row]:
+    """Check and time every implementation of `jobs`, a case on one of `options.devices` at a time.
+
+    Operations over several ranks, which need the devices together, come last. The rows are in the order of the plan.
+    """
+    observer = observer or Observer()
+    shared = [job for job in jobs if not job.op.over_ranks]
+    together = [job for job in jobs if job.op.over_ranks]
+    if shared and not finished:
+        with Pool(options.device, memory_bytes=options.memory_bytes) as pool:
+            build_ahead(shared, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
+    ledger = Ledger(shared, options, observer, finished)
+    with Lanes(setup_of(shared, options), options.devices) as lanes:
+        lanes.run(ledger)
+    rows = [*ledger.rows, *(one_device.compare(together, options, observer, finished) if together else ())]
+    place = {job.op.name: number for number, job in enumerate(jobs)}
+    return sorted(rows, key=lambda row: place[row.operation])
+
+
+def setup_of(jobs: Sequence[Job], options: Options) -> Setup:
+    """What the processes of a run need to know. They share the free memory of the host."""
+    free = options.memory_bytes or hardware.free_host_bytes()
+    share = None if free is None else int(MEMORY_SHARE * free / options.devices)
+    source = next((job.op.source for job in jobs if job.op.source is not None), None)
+    own = None if source is None else Own(source, custom.find(source).about)
+    return Setup(replace(options, memory_bytes=share), own)
+
+
+class Lanes:
+    """The processes of the devices. One that dies is replaced, and its task runs again."""
+
+    def __init__(self, setup: Setup, devices: int) -> None:
+        self._setup = setup
+        self._environments = places.environments(setup.options.device, devices)
+        self._lanes: dict[int, Lane] = {}
+        self._deaths = [0] * devices
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        interrupted = error is not None and not isinstance(error, Exception)
+        for lane in self._lanes.values():
+            lane.kill(0.0) if interrupted else lane.end()
+        for lane in self._lanes.values():
+            if not interrupted:
+                lane.wait(KILL_S)
+            lane.close(SHORT_KILL_S if interrupted else KILL_S)
+
+    def run(self, ledger: Ledger) -> None:
+        """Run all tasks of `ledger`. Raises `WorkerError` if no process is left."""
+        while not ledger.complete:
+            self._give(ledger)
+            busy = [(place, lane) for place, lane in self._lanes.items() if lane.task is not None]
+            watched = [each for _, lane in busy for each in lane.descriptors]
+            ready = set(select.select(watched, [], [], TICK_S)[0])
+            for place, lane in busy:
+                try:
+                    self._hear(lane, ready, ledger, place)
+                except (WorkerDiedError, ValueError) as error:
+                    self._lose(place, lane, ledger, str(error))
+
+    def _give(self, ledger: Ledger) -> None:
+        """Give each idle process a task, and start the processes that are missing."""
+        for place, environment in enumerate(self._environments):
+            lane = self._lanes.get(place)
+            if self._deaths[place] >= MAX_DEATHS or (lane is not None and lane.task is not None):
+                continue
+            if (task := ledger.take(lane.groups if lane is not None else set())) is None:
+                continue
+            if lane is None:
+                lane = self._lanes[place] = Lane(self._setup, environment)
+            lane.begin(task)
+
+    def _hear(self, lane: Lane, ready: set[int], ledger: Ledger, place: int) -> None:
+        for message in lane.messages(ready):
+            self._deaths[place] = 0
+            match message:
+                case Doing(number, position, doing):
+                    ledger.step(number, position, doing)
+                case Stored(number, rows):
+                    ledger.store(number, rows)
+                case Finished(number, rows):
+                    lane.task = None
+                    ledger.finish(number, rows)
+
+    def _lose(self, place: int, lane: Lane, ledger: Ledger, how: str) -> None:
+        assert lane.task is not None
+        self._lanes.pop(place).close()
+        self._deaths[place] += 1
+        gpu = self._environments[place].get("CUDA_VISIBLE_DEVICES", "")
+        where = f"{platform.node()} {gpu}" if self._setup.options.device.type == "cuda" else platform.node()
+        ledger.lose(lane.task.number, where, how)
+        if all(deaths >= MAX_DEATHS for deaths in self._deaths) and not ledger.complete:
+            raise WorkerError(f"every process that takes cases has ended: {how}")

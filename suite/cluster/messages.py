@@ -1,0 +1,90 @@
+"""The messages between a run and the processes that take its cases: JSON objects that name their dataclass."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from suite.custom.about import About
+from suite.implementations.identity import Reference
+from suite.problem.case import Case
+from suite.problem.source import Source
+from suite.processes.codec import from_json, to_json
+from suite.results.row import Row
+from suite.runner.options import Options
+
+Group = tuple[str, str, str]
+"""Operation, dtype and precision: tasks that share a process's results of the telling cases."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A user's operation, as a worker of the run has described it."""
+
+    source: Source
+    about: About
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all tasks of a run share. The device of `options` says the kind and the model that a process must have."""
+
+    options: Options
+    own: Own | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One case on one device: its rows stay together, because ratios need times of one run."""
+
+    number: int
+    """Place of the case in the plan."""
+    case: Case
+    largest: Case
+    """The largest case of the operation in the plan, which `--sustained` asks for."""
+    implementations: tuple[Reference, ...]
+    finished: tuple[Row, ...] = ()
+    """Rows of this case from an interrupted run."""
+
+    @property
+    def group(self) -> Group:
+        return self.case.operation, self.case.dtype, self.case.precision
+
+
+@dataclass(frozen=True)
+class Doing:
+    """The next step of a task. `position` of its rows are finished."""
+
+    number: int
+    position: int
+    doing: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Rows of a task that are new or have changed."""
+
+    number: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All rows of a task, in the order of its implementations."""
+
+    number: int
+    rows: tuple[Row, ...]
+
+
+Message = Setup | Task | Doing | Stored | Finished
+
+
+def encode(message: Message) -> str:
+    """One line of JSON, without its end."""
+    return json.dumps(to_json(message))
+
+
+def decode(text: str | bytes) -> Message:
+    """The inverse of `encode`. Raises `ProtocolError`, or `ValueError` for a text that is no JSON."""
+    message: Message = from_json(Message, json.loads(text))
+    return message

@@ -1,0 +1,50 @@
+"""Right kernels of public style pass: the usual inputs of people, ragged sizes, and the operation's telling cases."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import right_kernels
+import torch
+from right_kernels import Right, jax_style, numpy_style, torch_style
+
+from suite import frameworks, ops
+from suite.checking.problem import Problem, Problems
+from suite.checking.telling_cases import probe
+
+STYLES = ((torch_style, "torch"), (numpy_style, "numpy"), (jax_style, "jax"))
+RIGHT = [right for module, framework in STYLES for right in right_kernels.kernels(module, framework)]
+CPU = torch.device("cpu")
+LEAST = 100
+"""The number of right kernels that a claim of no false alarm is about."""
+
+
+@cache
+def problems(operation: str, dtype: str) -> Problems:
+    """The telling cases of an operation in one dtype. All kernels of the operation get the same."""
+    cases = ops.get(operation).telling_cases(dtype, "ieee", first=True)
+    return Problems(cases, lambda case: Problem(case, 0, CPU))
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(RIGHT) >= LEAST
+    assert len({right.name for right in RIGHT}) == len(RIGHT)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy warns of overflow, which some cases have
+@pytest.mark.parametrize(
+    ("right", "dtype"),
+    [
+        pytest.param(
+            right, ("float32", "float16" if right.framework == "numpy" else "bfloat16")[place % 2], id=right.name
+        )
+        for place, right in enumerate(RIGHT)
+    ],
+)
+def test_a_right_kernel_is_not_refused(right: Right, dtype: str) -> None:
+    """Each is called in one of two dtypes. NumPy itself has no bfloat16."""
+    found = probe(lambda case: right.function, frameworks.get(right.framework), problems(right.operation, dtype))
+    assert found.reason == "", f"{found.reason}; {found.diagnosis.text}"
+    assert found.not_covered == {}
+    assert len(found.passed) >= 3

@@ -1,0 +1,130 @@
+"""`compare --gpus N` on a CPU: processes share the cases, and the rows are those of one process."""
+
+from __future__ import annotations
+
+import platform
+import re
+import signal
+import subprocess
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import SECONDS_TO_END, call, command
+from faulty import ROOT, inject
+
+from suite import hardware
+from suite.cluster import local
+from suite.core.errors import WorkerError
+from suite.hardware.device import resolve
+from suite.results.csv_file import read_rows
+from suite.results.groups import cases
+from suite.results.row import Row, Status
+from suite.runner.compare import compare as on_one
+from suite.runner.options import Options
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
+
+SHARED = ["vector_add", "--device", "cpu", "--no-time", "--gpus", "2"]
+ALIKE = {each.name for each in fields(Row)} - {"host", "first_call_s", "judged"}
+KILLER = "psutil.Process(os.getppid()).parent().kill(); time.sleep(60)"
+"""Run by a worker: its parent is the fork server, and the parent of that is the process that takes cases."""
+
+
+def alike(rows: list[Row]) -> list[dict[str, object]]:
+    return [{name: getattr(row, name) for name in ALIKE} for row in rows]
+
+
+@pytest.mark.slow(seconds=12)
+def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
+    options = Options(resolve("cpu"), timed=False, devices=2)
+    jobs = plan(Selection(("vector_add", "sigmoid"), ("torch", "numpy")), options.device)
+    shared = local.compare(jobs, options)
+    assert alike(shared) == alike(on_one(jobs, replace(options, devices=1)))
+    assert {(row.host, row.gpu) for row in shared} == {(platform.node(), "")}
+
+
+@pytest.mark.slow(seconds=15)
+def test_the_case_of_a_process_that_dies_runs_again_twice_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies in each attempt at float32, and in the first at float16."""
+    body = f"import os, pathlib, psutil, time; folder = pathlib.Path({str(tmp_path)!r})\n"
+    body += "    deaths = len(list(folder.glob(f'{a.dtype}*')))\n"
+    body += "    if a.dtype.itemsize == 4 or 'bfloat' not in str(a.dtype) and not deaths:\n"
+    body += f"        (folder / f'{{a.dtype}} {{deaths}}').touch(); {KILLER}\n    return a + b"
+    monkeypatch.setenv("PYTHONPATH", inject(tmp_path / "faults", {"kills": body}))
+    out = tmp_path / "out"
+    done = subprocess.run(
+        command(*SHARED, "--inputs", "none", "--impl", "torch,torch/kills", "--out", out),
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    rows = list(read_rows(out / "vector_add.csv"))
+    assert done.returncode == 1, done.stderr
+    assert sorted(each.name for each in tmp_path.glob("torch*")) == [
+        *("torch.float16 0", "torch.float32 0", "torch.float32 1", "torch.float32 2")
+    ]
+    assert len(rows) == len({row.key for row in rows}) == 6
+    assert [row.case_key for row in rows[::2]] == [row.case_key for row in rows[1::2]], "a case's lines are together"
+    for row in rows:
+        assert row.status is (Status.ERROR if row.dtype == "float32" else Status.OK)
+        assert row.killed_from_outside is (row.dtype == "float32")
+        if row.dtype == "float32":
+            assert re.match(rf"its process was lost 3 times, at last on {platform.node()}: the worker was", row.reason)
+
+
+@pytest.mark.two_gpus
+def test_two_gpus_share_the_cases_and_rows_name_theirs() -> None:
+    options = Options(resolve("cuda:0"), devices=2)
+    jobs = plan(Selection(("vector_add", "softmax"), ("torch", "triton"), inputs=("none",)), options.device)
+    rows = local.compare(jobs, options)
+    assert {row.gpu for row in rows} == {hardware.uuid(0), hardware.uuid(1)}
+    assert {row.device for row in rows} == {"cuda:0"}
+    for rows_of_case in cases(rows):
+        assert len({row.gpu for row in rows_of_case}) == 1
+        assert all(row.status is Status.OK and row.device_us and row.driver for row in rows_of_case)
+
+
+@pytest.mark.slow(seconds=10)
+def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = [*SHARED, "sigmoid", "--impl", "torch,numpy", "--out", out, "--resume", "--seed", "3"]
+    with subprocess.Popen(command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+        assert run.stderr is not None
+        while (line := run.stderr.readline()) and b"/12]" not in line:
+            pass
+        assert line, "the run ended before its first case"
+        family = psutil.Process(run.pid).children(recursive=True)
+        assert any("suite.cluster.lane_main" in each.cmdline() for each in family)
+        begin = time.monotonic()
+        run.send_signal(signal.SIGINT)
+        said = run.stderr.read().decode()
+        assert run.wait(60) == 130
+        assert time.monotonic() - begin < SECONDS_TO_END
+    assert "Traceback" not in said
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+    done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"resumed: \d+ rows are there already", done.stderr)
+    rows = [row for path in out.glob("*.csv") for row in read_rows(path)]
+    assert len(rows) == len({row.key for row in rows}) == 12
+
+
+def test_processes_that_end_before_their_first_message_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit(7)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    options = Options(resolve("cpu"), timed=False, devices=2)
+    jobs = plan(Selection(("vector_add",), ("torch",)), options.device)
+    with pytest.raises(WorkerError, match=r"every process that takes cases has ended: the worker ended with"):
+        local.compare(jobs, options)
+
+
+def test_times_of_processes_that_share_a_cpu_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "compare", "sum", "--device", "cpu", "--gpus", "2") == 2
+    assert "would disturb each other's times; add --no-time" in capsys.readouterr().err
