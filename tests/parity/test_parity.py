@@ -113,7 +113,7 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
     is_large = dtype == "float32" or bool(op.outputs)  # several results are joined, in memory of their own
     if op.families[family].needs_gpu and is_large and torch.cuda.mem_get_info()[1] < HUGE_BYTES:
         pytest.skip(
-            f"the check of a huge case in float32, or with several results, takes {HUGE_BYTES // 10**9} GB of the GPU's memory"
+            f"a huge case in float32, or with several results, takes {HUGE_BYTES // 10**9} GB of the GPU's memory"
         )
     found, refused = [], set()
     with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
