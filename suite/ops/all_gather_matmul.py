@@ -21,6 +21,7 @@ SMALL = (33, 65, 34)
 
 class AllGatherMatmul(RankedOperation):
     rank = 210
+    group = "ranks"
     name = "all_gather_matmul"
     over_ranks = True
     formula = "C[r M + i, j] = sum over k of x of rank r[i, k] w[k, j], for all ranks r; w is each rank's own"
