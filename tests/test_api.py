@@ -237,7 +237,7 @@ def test_the_package_report_does_not_hide_the_function() -> None:
 REFUSED = {
     "operation": (("matmull", (1, 2, 3)), {}, "unknown operation 'matmull'"),
     "dimensions": (("matmul", (1, 2)), {}, r"size \(1, 2\): matmul has 3 dimensions: M, N, K"),
-    "dtype": (("matmul", (1, 2, 3)), {"dtype": "float64"}, "dtype: unknown 'float64'"),
+    "dtype": (("matmul", (1, 2, 3)), {"dtype": "float128"}, "dtype: unknown 'float128'"),
     "precision": (("matmul", (1, 2, 3)), {"precision": "fast"}, "precision: unknown 'fast'; valid are ieee, tf32"),
     "inputs": (("matmul", (1, 2, 3)), {"inputs": "cats"}, "inputs: unknown 'cats'; valid are normal"),
     "option": (("matmul", (1, 2, 3)), {"causal": True}, "matmul has no option 'causal'"),

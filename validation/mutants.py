@@ -84,7 +84,9 @@ class Judge:
                 return result.reason
         for dtype, precision in dict.fromkeys((case.dtype, case.precision) for case in cases):
             if (dtype, precision) not in self.telling:
-                self.telling[dtype, precision] = Problems(op.telling_cases(dtype, precision), 0, CPU)
+                self.telling[dtype, precision] = Problems(
+                    op.telling_cases(dtype, precision), lambda each: Problem(each, 0, CPU)
+                )
             try:
                 with _limited():
                     found = probe(lambda case, f=function: f, adapter, self.telling[dtype, precision])

@@ -88,5 +88,5 @@ def _refuse_others(given: str, formats: str, out: Path | None, *, others: bool) 
     """Raise `UsageError` if the option `given`, which names what is written of a run, has others beside it."""
     if formats != "html" or out is not None or others:
         raise UsageError(
-            f"{given} names what is written: give no --format, --out, --open or --price-per-hour, and --frameworks one run"
+            f"{given} says what is written: give no --format, --out, --open, --price-per-hour, and --frameworks one run"
         )

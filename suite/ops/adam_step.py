@@ -126,7 +126,7 @@ class AdamStep(Operation):
     outputs = ("param", "m", "v")
     options = (
         Option(
-            "decoupled",
+            "adamw",
             (False, True),
             "weight decay shrinks the parameters (AdamW), instead of being added to the gradient (Adam)",
             every=True,
@@ -182,8 +182,8 @@ class AdamStep(Operation):
         """Cases on a GPU: the parameters of a large layer, in every type; then Adam, and a small layer."""
         if device_type != "cuda":
             return [self.case((5000,), dtype) for dtype in DTYPES]
-        cases = [self.case((2**24,), dtype, decoupled=True) for dtype in DTYPES]
-        return [*cases, self.case((2**24,), "float32"), self.case((2**20,), "float32", decoupled=True)]
+        cases = [self.case((2**24,), dtype, adamw=True) for dtype in DTYPES]
+        return [*cases, self.case((2**24,), "float32"), self.case((2**20,), "float32", adamw=True)]
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape,) * 4
@@ -193,7 +193,7 @@ class AdamStep(Operation):
 
     def arguments(self, case: Case) -> dict[str, Any]:
         settings = {**SETTINGS, **self.family(case.inputs).arguments}
-        return {**settings, "decoupled": case.option("decoupled", False)}
+        return {**settings, "decoupled": case.option("adamw", False)}
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape,) * 3
@@ -225,7 +225,7 @@ class AdamStep(Operation):
 
     def flops(self, case: Case) -> int:
         """Count three operations for m, four for v, six for the step, and two for the decay (one if decoupled)."""
-        return case["N"] * (13 + (1 if case.option("decoupled", False) else 2))
+        return case["N"] * (13 + (1 if case.option("adamw", False) else 2))
 
     def workspace_bytes(self, case: Case) -> int:
         """Count the float64 arrays of one block: the inputs, values and errors, and what judging takes."""

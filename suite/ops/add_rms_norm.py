@@ -32,7 +32,7 @@ def sum_roundings(r: torch.Tensor, sigmas: float, dtype: str) -> torch.Tensor:
     u = unit_roundoff(dtype)
     squares = r.square()
     total = squares.sum(dim=1, keepdim=True).square().clamp(min=2.0**-1000)
-    spread = squares.square().sum(dim=1, keepdim=True) / total
+    spread = (squares.square().sum(dim=1, keepdim=True) / total).nan_to_num_(1.0)  # infinite squares
     return (spread.sqrt() * (sigmas / 3.0**0.5)).clamp(max=1.0) * u
 
 

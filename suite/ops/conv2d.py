@@ -238,7 +238,7 @@ class Conv2d(Operation):
 def equal_channels(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return how many terms of an output are equal: weights and pixels repeat along the channels; (outputs,)."""
     of_pixels = repeats(x.reshape(-1, x.shape[3])).amax() if x.numel() else 1.0
-    return repeats(weight.reshape(len(weight), -1)).view(-1).clamp(max=of_pixels)
+    return repeats(weight.flatten(1)).view(-1).clamp(max=of_pixels)
 
 
 def products(

@@ -18,7 +18,6 @@ from suite.core.errors import UsageError
 from suite.core.names import did_you_mean
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
-from suite.problem import inputs_by_name
 from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
@@ -321,6 +320,8 @@ class Operation(ABC):
 
         Raises `UsageError` for an unknown one.
         """
+        from suite.problem import inputs_by_name
+
         if not self.has_inputs(inputs):
             valid = inputs_by_name.valid(inputs, self.families)
             raise UsageError(f"{self.name} has no inputs {inputs!r}; valid are {valid}")
@@ -329,6 +330,8 @@ class Operation(ABC):
 
     def has_inputs(self, inputs: str) -> bool:
         """True if the operation has inputs of this name: a family, special numbers, a layout, or several of them."""
+        from suite.problem import inputs_by_name
+
         return inputs_by_name.known(inputs, self.families, self.source is None)
 
     def parse_shapes(self, text: str) -> list[Shape]:

@@ -101,7 +101,7 @@ def test_doctor_runs_without_a_gpu_and_speaks_json(
 
 
 COMMANDS = ("compare", "tune", "list", "diff", "report", "history", "shapes", "doctor", "new-op")
-PANELS = ("Options", "What to compare", "Sizes and inputs", "Measuring", "Output", "Resume")
+PANELS = ("Options", "What to compare", "Sizes and inputs", "Measuring", "Looking inside", "Output", "Resume")
 
 
 @pytest.fixture

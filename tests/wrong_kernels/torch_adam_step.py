@@ -6,7 +6,7 @@ from torch import Tensor
 from wrong_kernels import Wrong
 
 SHAPE = (1025,)
-ADAMW = {"decoupled": True}
+ADAMW = {"adamw": True}
 MISTAKES = {
     "no_correction": Wrong("neither moment is corrected for its bias", "value", SHAPE),
     "only_m_corrected": Wrong("v is not corrected for its bias", "value", SHAPE),
