@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
-from torch.nn.functional import pad
 
 from suite.ops.conv2d import channels_first
 from suite.ops.max_pool2d import EVEN, ODD, Pooling, output_sizes, pixels_read
@@ -26,7 +25,10 @@ def winners(x: torch.Tensor, case: Case) -> torch.Tensor:
     """Return the number of the tap that has the largest pixel of each window: the first one of several. float64 x."""
     (p, q), r, s, stride, padding = output_sizes(case), *case.shape[4:]
     border = (0, 0, padding, padding, padding, padding)
-    inside, x = pad(torch.ones_like(x, dtype=torch.bool), border), pad(x, border)
+    inside, x = (
+        torch.nn.functional.pad(torch.ones_like(x, dtype=torch.bool), border),
+        torch.nn.functional.pad(x, border),
+    )
     best = x.new_full((len(x), p, q, case["C"]), -math.inf)
     found = torch.full_like(best, -1, dtype=torch.long)
     for tap in range(r * s):

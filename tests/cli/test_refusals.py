@@ -55,8 +55,8 @@ REFUSED = {
     "with-twice": (["--op", "matmul", "--with", "k.py", "--with", "other/k.cu"], "with/k is k.py already; rename one"),
     "with-nameless": (["--op", "matmul", "--with", "/"], "--with '/': its name, without the suffix, cannot be shown"),
     "dtype": (
-        ["--op", "matmul", "--dtype", "float64"],
-        "--dtype: unknown 'float64'; valid are float32, float16, bfloat16",
+        ["--op", "matmul", "--dtype", "float128"],
+        "--dtype: unknown 'float128'; valid are float32, float16, bfloat16",
     ),
     "precision": (["--op", "matmul", "--precision", "fp8"], "--precision: unknown 'fp8'; valid are ieee, tf32"),
     "precision-of-dtype": (["--op", "matmul", "--dtype", "float16", "--precision", "tf32"], "no case left: matmul"),

@@ -56,14 +56,14 @@ ARGUMENTS: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any],
     (vector_add, (tensor(2, 3), tensor(2, 3)), {}, "vector_add: a must be (N,); got (2, 3)"),
     (vector_add, (tensor(3), tensor(4)), {}, "vector_add: a is (N,)=(3,), so b must be (3,); got (4,)"),
     (vector_add, (tensor(3), tensor(3, dtype=HALF)), {}, "a is float32, so b must be float32; got float16"),
-    (vector_add, (tensor(3).double(),) * 2, {}, "a must be float32, float16 or bfloat16; got float64"),
+    (vector_add, (tensor(3).int(),) * 2, {}, "a must be float32, float16, bfloat16 or float64; got int32"),
     (vector_add, (tensor(3), torch.zeros(3, device="meta")), {}, "a is on cpu, so b must be on cpu; got meta"),
     (matrix_add, (tensor(6), tensor(6)), {}, "matrix_add: a must be (M, N); got (6,)"),
     (matrix_add, (tensor(2, 3), tensor(3, 2)), {}, "a is (M, N)=(2, 3), so b must be (2, 3); got (3, 2)"),
     (matrix_add, (tensor(2, 3, dtype=HALF), tensor(2, 3)), {}, "a is float16, so b must be float16; got float32"),
-    (matrix_add, (tensor(2, 3).int(),) * 2, {}, "a must be float32, float16 or bfloat16; got int32"),
+    (matrix_add, (tensor(2, 3).int(),) * 2, {}, "a must be float32, float16, bfloat16 or float64; got int32"),
     (matrix_add, (tensor(2, 3), torch.zeros(2, 3, device="meta")), {}, "a is on cpu, so b must be on cpu; got meta"),
-    (sigmoid, (tensor(3).bool(),), {}, "sigmoid: x must be float32, float16 or bfloat16; got bool"),
+    (sigmoid, (tensor(3).bool(),), {}, "sigmoid: x must be float32, float16, bfloat16 or float64; got bool"),
     *(
         (matmul, arguments, keywords, message)
         for matmul in MATMULS

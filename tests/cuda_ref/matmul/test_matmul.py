@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import build
 from cuda_ref.matmul import matmul as matmul_naive
 from cuda_ref.matmul.async_copies import matmul as matmul_async_copies
 from cuda_ref.matmul.double_buffered import matmul as matmul_double_buffered
@@ -18,7 +17,7 @@ from cuda_ref.matmul.register_tiles import matmul as matmul_register_tiles
 from cuda_ref.matmul.tiled import matmul as matmul_tiled
 from cuda_ref.matmul.uncoalesced import matmul as matmul_uncoalesced
 
-DTYPES = tuple(build.DTYPES)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MATMULS = [
     pytest.param(matmul_naive, id="naive"),
     pytest.param(matmul_uncoalesced, id="uncoalesced"),
