@@ -19,7 +19,7 @@ INVALID = [
     ("vector_add(e(2, 3), e(2, 3))", "vector_add: a must be (N,); got (2, 3)"),
     ("vector_add(e(4), e(5))", "vector_add: a is (N,)=(4,), so b must be (4,); got (5,)"),
     ("vector_add(e(4), e(4, dtype=half))", "a is float32, so b must be float32; got float16"),
-    ("vector_add(e(4, dtype=int), e(4, dtype=int))", "a must be float32, float16 or bfloat16; got int64"),
+    ("vector_add(e(4, dtype=int), e(4, dtype=int))", "a must be float32, float16, bfloat16 or float64; got int64"),
     ("matrix_add(e(4), e(4))", "matrix_add: a must be (M, N); got (4,)"),
     ("matrix_add(e(4, 5), e(5, 4))", "matrix_add: a is (M, N)=(4, 5), so b must be (4, 5); got (5, 4)"),
     ("matrix_add(e(4, 5), e(4, 5, dtype=half))", "a is float32, so b must be float32"),
