@@ -108,6 +108,25 @@ def test_the_whole_cuda_program_runs_emulated() -> None:
 
 
 @pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
+def test_a_program_need_not_include_cuda_runtime(tmp_path: Path) -> None:
+    source = tmp_path / "program.cu"
+    source.write_text(
+        "__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); return cudaDeviceSynchronize(); }\n"
+    )
+    assert emulated(source) == (0, "", "program.cu: emulated on the CPU\n")
+
+
+@pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
+def test_a_program_that_does_not_compile_has_the_lines_of_the_compiler(tmp_path: Path) -> None:
+    source = tmp_path / "program.cu"
+    source.write_text("int main() {\n    return missing;\n}\n")
+    status, out, said = emulated(source)
+    assert (status, out) == (1, "")
+    assert said.startswith(f"error: {source}: the C++ compiler failed:\n")
+    assert "\n    2 |     return missing;\n" in said
+
+
+@pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
 def test_the_limits_of_the_emulation_are_printed_as_such() -> None:
     status, out, _ = emulated(EXAMPLES / "device_query.cu")
     assert status == 0

@@ -19,7 +19,7 @@ def program(source: Path, count: bool = False) -> Path:
     if count and not compiler.can_check():
         raise BuildError(f"{source}: only GCC can build a program that counts; set CXX=g++")
     target = compiler.COUNTED if count else compiler.CHECKED if compiler.can_check() else compiler.HOST
-    flags = compiler.host_flags(target)
+    flags = [*compiler.host_flags(target), "-include", "cuda_runtime.h"]  # nvcc includes it without being told
     try:
         text = rewrite.to_host(rewrite.expand(source, [HERE / "common"]), target != compiler.HOST, count)
     except ValueError as error:

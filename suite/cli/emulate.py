@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.messages import say
-from suite.core.errors import SuiteError, UsageError
+from suite.core.errors import UsageError
 
 if TYPE_CHECKING:
     from cuda_ref.build.counting import Counts
@@ -38,7 +38,8 @@ def emulate(
     try:
         built = program(file.absolute(), count)
     except BuildError as error:
-        raise SuiteError(str(error)) from None
+        say(f"error: {error}")  # the compiler's lines as they are: its carets point into the line above
+        raise typer.Exit(1) from None
     say(f"{file.name}: emulated on the CPU")
     command = [str(built), *(arguments or [])]
     raise typer.Exit(_run_and_count(command, built) if count else subprocess.run(command, check=False).returncode)

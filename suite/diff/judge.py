@@ -27,7 +27,7 @@ from suite.results.row import FAILURES, Row, Status
 THRESHOLD = 0.03
 ROUNDING = 1e-12
 """Floating-point tolerance: a ratio exactly at the threshold is within it."""
-WHAT_DIFFERS = "processes differ by, for so many rows"
+BETWEEN_PROCESSES = "with the usual difference between processes, corrected for the number of rows"
 CLOCK_CHANGE = 0.01
 """Relative change of the SM clock from which a row mentions it."""
 
@@ -127,7 +127,7 @@ def _verdict(pair: Pair, ratio: Estimate, wide: Estimate, threshold: float) -> t
         return verdict, (_at_least(ratio, verdict), *found)
     if verdict is Verdict.AMBIGUOUS and decide(ratio, ratio, threshold) is not Verdict.AMBIGUOUS:
         low, high = number(as_ratio(wide.low), 4), number(as_ratio(wide.high), 4)
-        return verdict, (f"{low} to {high} with what {WHAT_DIFFERS}", *found)
+        return verdict, (f"interval {low} to {high} {BETWEEN_PROCESSES}", *found)
     return verdict, tuple(found)
 
 

@@ -12,7 +12,7 @@ from suite.report.ranking import LEVEL, CaseResult, Outcome, ranked_cases
 from suite.report.wording import interval, percent_of_limit, ratio
 from suite.results.render import crossovers, number
 from suite.results.row import Status
-from suite.results.two_times import order_differs
+from suite.results.two_times import order_differs, rows_with_both_times
 
 RAN = (Status.OK, Status.WRONG, Status.ERROR, Status.TIMEOUT)
 
@@ -169,13 +169,13 @@ def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
 
 def _other_orders(results: Sequence[CaseResult]) -> Iterator[Finding]:
     """The cases in which rows change places between one call alone and calls back to back."""
-    cases = [result for result in results if any(entry.row.sustained_us for entry in result.entries)]
+    cases = [result for result in results if len(rows_with_both_times(result.rows)) > 1]
     found = {result.first.case_name: texts for result in cases if (texts := order_differs(result.rows))}
     if found:
         text = "; ".join(f"{name}: {'; '.join(texts)}" for name, texts in found.items())
         yield Finding(f"{len(found)} of {len(cases)}", f"Calls back to back have another order. {text}.")
     elif cases:
-        text = f"In none of {len(cases)} cases do calls back to back have another order than single calls."
+        text = "No two implementations change places between single calls and calls back to back."
         yield Finding(f"0 of {len(cases)}", text)
 
 

@@ -9,7 +9,10 @@ from suite.results.row import Row, Status
 
 MAX_NOISE = 0.05
 """Default of `--max-noise`: half the width of the interval, relative to the time, above which a row is noisy."""
-CONTRADICTION = "device_us and vs_best name different winners: the machine's speed changed while the case was timed"
+CONTRADICTION = (
+    "the time and the ratio to the best vendor disagree on which is faster: "
+    "the machine's speed changed while the case was timed"
+)
 
 
 def noise(row: Row) -> float:

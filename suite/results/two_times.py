@@ -9,14 +9,18 @@ from suite.results.groups import is_timed
 from suite.results.row import Row
 
 
+def rows_with_both_times(rows: Sequence[Row]) -> list[Row]:
+    """The rows with a time of single calls and one of calls back to back, without the noisy ones."""
+    return [row for row in rows if is_timed(row) and row.sustained_us and not row.noisy]
+
+
 def order_differs(rows: Sequence[Row]) -> list[str]:
     """A sentence for each pair of rows of one case that changes places between the two times.
 
     A pair counts if its 95% intervals are apart by both times, and neither row is noisy.
     """
-    both = [row for row in rows if is_timed(row) and row.sustained_us and not row.noisy]
     found = []
-    for one, other in combinations(both, 2):
+    for one, other in combinations(rows_with_both_times(rows), 2):
         if one.device != other.device:
             continue
         alone, loaded = _before(one, other, "device_us"), _before(one, other, "sustained_us")

@@ -30,7 +30,7 @@ def test_what_was_seen_between_two_runs_of_the_same_code_is_no_verdict(recorder:
     base, new = (row("torch", us, 0.001, recorder=recorder, **ONCE) for us in (then, now))
     assert judged([base], [new])["torch"].verdict == judged([new], [base])["torch"].verdict == "AMBIGUOUS"
     (note,) = judged([base], [new])["torch"].notes
-    assert note.endswith("with what processes differ by, for so many rows")
+    assert note.endswith("with the usual difference between processes, corrected for the number of rows")
 
 
 def test_a_large_change_is_seen_without_repeats() -> None:

@@ -61,8 +61,8 @@ def test_a_slower_row_with_a_ratio_above_1_is_noisy() -> None:
     mark_noisy(rows, 0.05)
     assert [each.noisy for each in rows] == [False, True]
     mark_noisy(rows, 0.05)
-    assert rows[1].remarks.startswith("device_us and vs_best name different winners")
-    assert rows[1].remarks.count("different winners") == 1
+    assert rows[1].remarks.startswith("the time and the ratio to the best vendor disagree")
+    assert rows[1].remarks.count("disagree") == 1
     mark_noisy(rows, 0.7)
     assert (rows[1].noisy, rows[1].remarks) == (False, "")
     close = [vendor(100.0, 0.01), against(101.0, 0.01, 1.01)]
