@@ -17,12 +17,12 @@ from suite.exercises import catalogue
 from suite.exercises.catalogue import Exercise
 from suite.exercises.judge import Outcome, Verdict, hint_for, judge
 from suite.hardware.device import Device, resolve
+from suite.hardware.threads import thread_settings
 from suite.processes.child import environment_with_suite
 
 LIMIT_S = 60.0
 """Time allowed for a file; most of it is the start of the frameworks and the compiler."""
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-"""Arrays of exercises are small: starting more threads takes longer than their work."""
+ENVIRONMENT = {**os.environ, **thread_settings()}
 Asked = tuple[Exercise, Path]
 
 

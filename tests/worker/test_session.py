@@ -121,6 +121,7 @@ def test_every_field_of_a_reply_is_a_column_of_a_row() -> None:
     assert names(TimingColumns) <= {*COLUMNS, "sample_us"}
 
 
+OVER_RANKS = {"product_us", "communication_us", "exposed_us"}
 TRANSFERS = {"to_device_us", "to_device_pinned_us", "to_host_us", "to_host_pinned_us"}
 NOT_FROM_A_WORKER = {
     *("operation", "case", "dtype", "precision", "implementation", "execution", "device", "vendor", "versions", "seed"),
@@ -129,6 +130,8 @@ NOT_FROM_A_WORKER = {
     *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer", "error_vs_vendor"),
     *("of_limit_at_clock", "sustained_of_limit", "sustained_of_limit_at_clock", "sustained"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
+    *("ranks", "bus_gb_per_s", "host", "gpu", "driver"),
+    *(name for name in COLUMNS if name == "counted" or name.startswith("count_")),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""
 
@@ -141,7 +144,10 @@ def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
 def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:
     """`error` and `recorder_reason` become part of the reason, `flags` the remarks; activities are for debugging."""
     merged = {"error", "recorder_reason", "activities", "flags"}
-    assert names(Timing) - merged == names(TimingColumns) - {"reason", "remarks", "peak_bytes", "judged"} - TRANSFERS
+    assert (
+        names(Timing) - merged
+        == names(TimingColumns) - {"reason", "remarks", "peak_bytes", "judged"} - TRANSFERS - OVER_RANKS
+    )
     timing = Timing("cupti", "overlap", "cold", device_us=1.0, flags=("one", "two"), error="no kernel")
     columns = timing_columns(timing, 512, "cuda")
     assert (columns.device_us, columns.peak_bytes, columns.remarks) == (1.0, 512, "one; two")
