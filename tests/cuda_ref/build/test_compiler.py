@@ -14,8 +14,8 @@ SPILLS = {
     "softmax/registers": 320,
     "rms_norm/registers": 320,
     "add_rms_norm/registers": 720,
-    "rms_norm_grad/persistent": 40,
-    "layer_norm_grad/persistent": 1000,
+    "rms_norm_grad/persistent": 80,
+    "layer_norm_grad/persistent": 1964,
     "layer_norm/registers": 1000,
     "attention_grad/attention_grad": 64,
     "attention_grad/tiles": 64,
@@ -30,13 +30,12 @@ SPILLS = {
     "all_reduce/ring": 52,
     "all_reduce/two_shot": 68,
     "max_pool2d_grad/max_pool2d_grad": 40,
-    "rms_norm_grad/persistent": 80,
-    "layer_norm_grad/persistent": 1964,
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads.
 
 The gradient of layer_norm keeps two sums of each column of a thread beside the row: with four packs in bfloat16 it
-spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256, and spills on the newest GPUs alone."""
+spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256,
+and spills on the newest GPUs alone."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 
