@@ -26,7 +26,7 @@ CUDA = {
         ("        __syncthreads();\n    }", "    }", "race: "),
     ],
     "11_warp_sum": [("distance = 16", "distance = 8", "value: ")],
-    "12_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "value: ")],
+    "12_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "race: ")],
     "13_prefix_sum": [
         ("        __syncthreads();\n        sums[n] += before;", "        sums[n] += before;", "race: "),
     ],
