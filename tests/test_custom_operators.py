@@ -17,7 +17,7 @@ FOLDER = ROOT / "examples" / "custom_operators"
 
 
 def lines(name: str, folder: Path) -> dict[str, str]:
-    """What the example prints: the text after each colon, by the text before it."""
+    """The output of the example: the text after each colon, by the text before it."""
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(folder), "CXX": compiler.cxx() or "c++"}
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py"], env=environment, capture_output=True, text=True, check=False

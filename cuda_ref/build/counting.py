@@ -1,4 +1,4 @@
-"""What the warps of emulated kernels did: the counts that host/counted.h writes, and the arithmetic of basic blocks."""
+"""Counts of the warps of emulated kernels: those that host/counted.h writes, and the arithmetic of basic blocks."""
 
 import re
 import subprocess

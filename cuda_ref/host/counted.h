@@ -5,7 +5,7 @@
 // again on paper: its lanes take each basic block together, and part at a branch. They meet again at the branch's
 // immediate post-dominator, the first block on all paths that follow, as the compilers of GPUs arrange it.
 //
-// What a compiler for a GPU makes of the text may differ: it merges neighbouring accesses, and replaces short branches
+// The code of a compiler for a GPU may differ: it merges neighbouring accesses, and replaces short branches
 // by predicates.
 #pragma once
 
@@ -41,7 +41,7 @@ constexpr int MAX_KERNELS = 256;
 static Kernel kernels[MAX_KERNELS];
 static int kernel_count = 0, kernel = 0;
 
-// What the threads have done since the last barrier.
+// Accesses of the threads since the last barrier.
 struct Event {
     uintptr_t place, at;  // of a basic block: its address, its node
     uint32_t bytes;

@@ -44,7 +44,7 @@ def _operation(folder: str, name: str, device: str) -> Callable[..., Any]:
 
 @dataclass
 class Layer:
-    """What the backward pass of a convolution needs: its images, its result after ReLU, and that after pooling."""
+    """The operands of the backward pass of a convolution: its images, its result after ReLU, and that after pooling."""
 
     x: Tensor
     active: Tensor

@@ -42,7 +42,7 @@ def exercise(
 
 
 def _after(passed: Exercise) -> None:
-    """What a student may read or do after a pass."""
+    """The next steps after a pass."""
     if passed.note:
         print(f"note: {passed.note}")
     names = [each.name for each in catalogue.of_path(passed.path)]

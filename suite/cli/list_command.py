@@ -113,7 +113,7 @@ def _needs(requires: str | None) -> str:
 
 
 def _signatures(name: str) -> dict[str, str]:
-    """What a file of `--with` defines for the operation: the function of a .py, the launcher of a .cu."""
+    """The definitions that a file of `--with` needs for the operation: the function of a .py, the launcher of a .cu."""
     from suite import ops
     from suite.external.implementation import signature
     from suite.external.source import launcher

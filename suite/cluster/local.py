@@ -53,7 +53,7 @@ def compare(
 
 
 def setup_of(jobs: Sequence[Job], options: Options) -> Setup:
-    """What the processes of a run need to know. They share the free memory of the host."""
+    """The settings of the processes of a run, which share the free memory of the host."""
     free = options.memory_bytes or hardware.free_host_bytes()
     share = None if free is None else int(MEMORY_SHARE * free / options.devices)
     source = next((job.op.source for job in jobs if job.op.source is not None), None)

@@ -27,7 +27,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all tasks of a run share. The device of `options` says the kind and the model that a process must have."""
+    """The settings that all tasks of a run share. The device of `options` names the kind and model of every process."""
 
     options: Options
     own: Own | None = None

@@ -28,7 +28,7 @@ class Exercise:
     chapter: str
     """The page of the course that explains it, below docs/learn and without its suffix."""
     idea: str
-    """What the exercise teaches, in a few words."""
+    """The idea that the exercise teaches, in a few words."""
     hint: str
     """Help for a file that computes something else."""
     shapes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Exercise:
     at_most: tuple[tuple[str, int], ...] = ()
     """The largest counts of one emulated call of the first case, by name, such as `load_sectors`."""
     note: str = ""
-    """What the check cannot see, for the student to know."""
+    """Mistakes that the check cannot see, for the student to know."""
 
     @property
     def path(self) -> str:

@@ -16,7 +16,7 @@ COMMENTS = {".cu": re.compile(r"/\*[\s\S]*?\*/|//.*"), ".py": re.compile(r"#.*")
 
 @dataclass(frozen=True)
 class Gap:
-    """What is to be filled in, the line at which that stands, and the code in the gap."""
+    """A gap: its task, the line of the task, and the code in it."""
 
     task: str
     line: int

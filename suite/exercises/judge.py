@@ -31,7 +31,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said about a file: the outcome, its reason, and a hint if it is wrong."""
+    """The outcome of a file, its reason, and a hint if it is wrong."""
 
     outcome: Outcome
     reason: str = ""
@@ -79,7 +79,7 @@ def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
 
 
 def _faults(exercise: Exercise, path: Path, text: str, device: Device) -> Iterator[str]:
-    """What is wrong, one case after the other, and then the lack of the exercise's idea.
+    """The faults of a file, one case after the other, and then the lack of the exercise's idea.
 
     Each call checks accesses to memory, if the framework can.
     """
@@ -136,7 +136,7 @@ def _cases(exercise: Exercise, op: Operation) -> list[Case]:
 
 
 def _fault(implementation: ExternalImplementation, case: Case, device: Device, where: torch.device) -> str:
-    """What is wrong on one case; empty if nothing is."""
+    """The fault on one case; empty if there is none."""
     from suite.checking.check import check
     from suite.checking.problem import Problem
 

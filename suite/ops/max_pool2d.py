@@ -58,7 +58,7 @@ def pixels_read(case: Case) -> tuple[int, int]:
 
 
 class Pooling(Operation):
-    """What a pooling and its gradient have in common."""
+    """The declarations that a pooling and its gradient share."""
 
     dims = ("N", "H", "W", "C", "R", "S", "stride", "padding")
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {

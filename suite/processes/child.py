@@ -200,16 +200,7 @@ class Child:
         """` at kernel.py:12`, from the Python stack. SIGUSR1 dumps it even while C code does not return."""
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
-        return place_in_stack(self._stack(DUMP_S))
-
-    def _stack(self, wait_s: float) -> str:
-        """The stack that the process dumps within `wait_s`; empty if it dumps none."""
-        found = b""
-        while select.select([self._stacks], [], [], min(wait_s, PAUSE_S) if found else wait_s)[0]:
-            if not (data := os.read(self._stacks, 65536)):
-                break
-            found += data
-        return found.decode(errors="replace")
+        return place_in_stack(dumped_stack(self._stacks, DUMP_S))
 
     def death_error(self) -> WorkerDiedError:
         """An error with the end of the process, its line, and its last output."""
@@ -220,7 +211,7 @@ class Child:
         self._drain_output()
         how = f"ended with exit status {code}"
         if code < 0:
-            how = f"was killed by {signal_name(-code)}{place_in_stack(self._stack(0))}"
+            how = f"was killed by {signal_name(-code)}{place_in_stack(dumped_stack(self._stacks, 0))}"
             if -code in OUTSIDE:
                 how += " (from outside" + "; often the system is out of memory" * (-code == signal.SIGKILL) + ")"
         lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
@@ -250,3 +241,13 @@ class Child:
 
 def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+
+
+def dumped_stack(descriptor: int, wait_s: float) -> str:
+    """The Python stack that a process dumps to its pipe within `wait_s`; empty if it dumps none."""
+    found = b""
+    while select.select([descriptor], [], [], min(wait_s, PAUSE_S) if found else wait_s)[0]:
+        if not (data := os.read(descriptor, 65536)):
+            break
+        found += data
+    return found.decode(errors="replace")

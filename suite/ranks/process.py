@@ -26,11 +26,11 @@ from suite.processes.child import (
     DUMP_S,
     KILL_S,
     OUTSIDE,
-    PAUSE_S,
     Child,
     Process,
     WorkerDiedError,
     WorkerTimeoutError,
+    dumped_stack,
     environment_with_suite,
     signal_name,
 )
@@ -87,12 +87,7 @@ class RankChannel:
 
     def stack(self, wait_s: float) -> str:
         """The Python stack that the rank has dumped; empty if it dumps none within `wait_s`."""
-        found = b""
-        while select.select([self.stacks], [], [], min(wait_s, PAUSE_S) if found else wait_s)[0]:
-            if not (data := os.read(self.stacks, 65536)):
-                break
-            found += data
-        return found.decode(errors="replace")
+        return dumped_stack(self.stacks, wait_s)
 
     def close(self) -> None:
         self.socket.close()

@@ -246,7 +246,7 @@ class Rounds:
         self.kept[-1].results[call.name] = output.clone()
 
     def judge(self) -> dict[str, str]:
-        """What is wrong with the kept results of this rank, by name."""
+        """The faults of the kept results of this rank, by name."""
         problem = self.problem
         for each in self.kept:
             truths = list(problem.truth_of(problem.case, each.seed, problem.draw(each.seed)))

@@ -30,7 +30,7 @@ class Entry:
     ranked: bool = False
     """True if its time may be compared with that of others of its case (`results/groups.py`)."""
     price_per_hour: float | None = None
-    """What an hour of the device costs, as the reader says it."""
+    """The price of an hour of the device, from the reader."""
 
     @property
     def framework(self) -> str:
@@ -71,7 +71,7 @@ class Entry:
 
     @property
     def cost(self) -> float | None:
-        """What a million calls cost, one after the other: as many seconds as a call takes microseconds."""
+        """The cost of a million calls in turn, which take as many seconds as one call takes microseconds."""
         if self.price_per_hour is None or self.row.device_us is None or not self.timed:
             return None
         return self.row.device_us * self.price_per_hour / 3600.0

@@ -51,7 +51,7 @@ class CarveOut:
         self.remove()
 
     def found(self) -> str:
-        """What sets a part of the cache aside; empty if nothing does."""
+        """The setting that keeps a part of the cache aside; empty if there is none."""
         self._size.value = 0  # stays so on a device without such a limit
         self._get(ctypes.byref(self._size), LIMIT_PERSISTING_L2_SIZE)
         if self._size.value:

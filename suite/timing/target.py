@@ -44,7 +44,7 @@ class Target(Protocol):
         """Size of the last-level cache."""
 
     def kept_cache(self) -> str:
-        """What keeps a part of the cache from being evicted; empty if nothing does."""
+        """The setting that keeps a part of the cache from being evicted; empty if there is none."""
 
     def give_cache_back(self) -> None:
         """Make the whole cache one that evictions empty."""

@@ -78,7 +78,7 @@ def added(x: torch.Tensor, order: str) -> torch.Tensor:
 @pytest.mark.parametrize("terms", [1, 2, 17, 1000, 4096])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_sums_of_any_order_pass_and_float32_sums_do_not(order: str, terms: int, reverse: bool) -> None:
-    """Of rows, and of the products of a matrix product."""
+    """Sums of rows, and of the products of a matrix product."""
     generator = torch.Generator().manual_seed(terms)
     x, y = (torch.randn(64, terms, generator=generator, dtype=torch.float64) for _ in range(2))
     x = x.flip(1) if reverse else x

@@ -1,4 +1,4 @@
-"""What the kernels of all_reduce share: the meeting of the same block of all ranks, and the parts of a vector."""
+"""Shared parts of the kernels of all_reduce: the meeting of the same block of all ranks, and the parts of a vector."""
 
 from typing import NamedTuple
 
