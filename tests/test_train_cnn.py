@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -77,3 +78,12 @@ def test_it_learns_to_read_digits_of_other_fonts() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     header, row = (line.split() for line in done.stdout.replace("ms a step", "ms_a_step").splitlines())
     assert float(row[header.index("accuracy")]) > 0.95
+
+
+def test_the_page_has_the_numbers_of_the_kept_runs() -> None:
+    page = (ROOT / "docs" / "lab" / "cnn.md").read_text(encoding="utf-8")
+    kept = "".join(each.read_text() for each in (ROOT / "results/nvidia-h100-80gb-hbm3/cnn").glob("*.txt")).split()
+    cells = [cell for line in page.splitlines() if line.startswith("|") for cell in line.strip("|").split("|")]
+    numbers = [number for cell in cells for number in re.findall(r"\b\d+\.\d+\b", cell)]
+    assert len(numbers) > 30
+    assert [number for number in numbers if number not in kept] == []
