@@ -20,6 +20,8 @@ OTHERS = ("narrow", "memory")
 HONEST_SHARE = 0.5
 """A cheat without effect takes at least this share of an honest kernel's time, and has at most its inverse of the
 ratio to the vendor, also on a machine with other users."""
+TOGETHER = 16
+"""The largest number of files of one run: each takes some seconds, and a test at most five minutes."""
 RUNS = 3
 """A gain counts if it occurs in so many runs: on a machine with other users one run shows a gain by chance."""
 
@@ -29,10 +31,16 @@ def key(cheat: Cheat) -> tuple[str, str, str, str]:
 
 
 def groups(files: Sequence[Cheat], *, gpu: bool) -> list[object]:
-    """The files of each case, with a readable id."""
+    """The files of each case, in runs of at most TOGETHER, with a readable id."""
     chosen = sorted((each for each in files if each.gpu == gpu and each.kind not in OTHERS), key=key)
-    by_case = [list(group) for _, group in groupby(chosen, key)]
-    return [pytest.param(group, id=f"{'-'.join(key(group[0]))}, {len(group)} files") for group in by_case]
+    runs = []
+    for case, group in groupby(chosen, key):
+        of_case = list(group)
+        for first in range(0, len(of_case), TOGETHER):
+            some = of_case[first : first + TOGETHER]
+            which = f", files {first + 1} to {first + len(some)}" if len(of_case) > TOGETHER else ""
+            runs.append(pytest.param(some, id=f"{'-'.join(case)}{which or f', {len(some)} files'}"))
+    return runs
 
 
 def compared(files: Sequence[Cheat], device: Device) -> dict[str, Row]:
