@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from suite.cli.compare_run import OperationFile, run_comparison
+from suite.cli.model_options import ModelOption, TokensOption, layers_of, operations_of, own_dtype
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
     BaselineOption,
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    context: typer.Context,
+    command: typer.Context,
     operations: OperationsArgument = None,
     op: OperationsOption = None,
     reference: ReferenceOption = None,
@@ -96,6 +97,8 @@ def compare(
     precision: PrecisionOption = None,
     shape: ShapeOption = None,
     shapes_file: ShapesFromOption = None,
+    model: ModelOption = None,
+    tokens: TokensOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
@@ -134,17 +137,19 @@ def compare(
 
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
-    op = [*split(operations), *split(op)]
+    layers = layers_of(model, tokens)
+    op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
-    where, own, shapes = resolve(device), _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
+    sized = sizes(shape, shapes_file, op, layers)
+    where, own = resolve(device), _own_file(op, reference, kernelbench, gpumode)
+    selection = _selection(op, impl, exclude, dtype, precision, sized, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
-    run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
+    run_comparison(selection, own, options, _given(command, selection), _folder(where, out, publish), shown)
 
 
-def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
+def _given(command: typer.Context, selection: Selection) -> dict[str, Any]:
     """The command's parameters as they are kept with the results: lists are split, and a name has one place."""
     lists = {
         "op": selection.operations,
@@ -154,7 +159,8 @@ def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
         "precision": selection.precisions,
         "inputs": selection.inputs,
     }
-    return {**context.params, **lists, "operations": None, "shape": selection.shapes, "shapes_file": None}
+    models = {"shapes_file": None, "model": None, "tokens": None}
+    return {**command.params, **lists, "operations": None, "shape": selection.shapes, **models}
 
 
 def _selection(

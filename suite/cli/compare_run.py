@@ -24,6 +24,7 @@ from suite.runner.selection import Selection
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
+    from suite.models.workload import Workload
     from suite.problem.source import Kind
     from suite.results.row import Row
     from suite.results.store import Results
@@ -68,20 +69,26 @@ def run_comparison(
     refuse_unknown_baseline(jobs, shown.view.baseline)
     _warn_of_tuned_file(where, shown.remark)
     environment = hardware.environment_record(where.type, where.index, str(parameters.get("commit") or ""))
-    if selection.workload is not None:
-        environment["workload"] = selection.workload.document()
-        parameters = {**parameters, "shapes_file": selection.workload.digest}
+    if selection.workloads:
+        environment["workloads"] = [each.document() for each in selection.workloads]
+        parameters = {**parameters, "shapes_file": " ".join(each.digest for each in selection.workloads)}
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     results = _results([job.op.name for job in jobs], where, out, environment, parameters, shared)
     options = replace(options, code_folder=results.folder / CODE)
     rows = _run(jobs, options, results, shown)
-    if selection.workload is not None and shown.tables:
-        from suite.report.layer import sentences
-
-        for line in sentences(selection.workload, rows):
-            print(line, flush=True)
+    if selection.workloads and options.timed and shown.tables:
+        _print_layers(selection.workloads, rows)
     _report(rows, results, environment, options, shown)
+
+
+def _print_layers(workloads: Sequence[Workload], rows: Sequence[Row]) -> None:
+    from suite.cli.console import print_lines, stdout
+    from suite.report.layer import layers_of
+    from suite.report.layer_table import layer_tables
+
+    console = stdout()
+    print_lines(console, layer_tables(layers_of(workloads, rows), console.width))
 
 
 def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
@@ -145,8 +152,8 @@ def _with_operation_file(
     """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
     if own is None:
         return selection
-    if selection.workload is not None:
-        raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
+    if selection.workloads:
+        raise UsageError(f"a model's shapes are of the suite's operations, and --{own[1]} has its own")
     from suite.runner.operation_file import load_operation
 
     op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
