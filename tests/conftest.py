@@ -79,6 +79,11 @@ def where(device: str) -> Device:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
+    parser.addoption(
+        "--all-cases",
+        action="store_true",
+        help="parity tests without a GPU: every combination of implementation, family and dtype, not every pair",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
