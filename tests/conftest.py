@@ -53,7 +53,7 @@ if not GPU:
     JAX.prepare(Device("cpu"))  # its cache, before a test imports jax
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
-# A cold cache is emptied before each sample: on a virtual machine that reports its host's, 0.1 s of each.
+# A cold cache is emptied before each sample. A virtual machine may report its host's, 30 times as large.
 os.environ.setdefault(CACHE_VARIABLE, str(16 << 20))
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core already
