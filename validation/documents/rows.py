@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 
 from suite.results.csv_file import read_rows
 from suite.results.row import Row, Status
@@ -58,7 +60,7 @@ def _time(value: float | None) -> str:
 
 def ms(value: float | None) -> str:
     """A time in us as `1.25` ms."""
-    return "" if value is None else f"{value / 1000.0:.3g}" if value < 1e4 else f"{value / 1000.0:.1f}"
+    return "" if value is None else f"{value / 1000.0:#.3g}"
 
 
 def rate(row: Row | None) -> str:
@@ -80,3 +82,10 @@ def us_and_ratio(row: Row | None) -> str:
 def span(values: Sequence[float], digits: int = 3) -> tuple[str, str]:
     """The least and the largest value."""
     return f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+
+
+def command(table: str) -> str:
+    """The command that made a table, from the environment record beside it."""
+    folder, name = (H200 / table).parent, Path(table).name
+    record = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    return str(record["command"] if name in record["run"]["tables"] else record["earlier"][name]["command"])

@@ -41,12 +41,12 @@ def _cells(line: str) -> list[str]:
 
 
 def with_sentences(text: str, sentences: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Fill sentences, each a pattern with a group for each number. A space of a pattern also stands for a line break.
+    """Fill sentences, each a pattern with a group for each number. A space of a pattern stands for any white space.
 
     A sentence with an empty number, which has no result, stays as it is.
     """
     for pattern, numbers in sentences:
-        found = re.search(pattern.replace(" ", r"\s"), text)
+        found = re.search(pattern.replace(" ", r"\s+"), text)
         if found is None:
             raise SystemExit(f"no sentence like {pattern!r}; change its module in validation/documents")
         for position, number in reversed(list(enumerate(numbers, 1)) if all(numbers) else []):
