@@ -263,17 +263,17 @@ def _family_cases(op: Operation, selection: Selection, device: Device, available
         elif "all" in selection.inputs and (device.type == "cuda" or not family.needs_gpu):
             found += [case for case in cases if available_bytes is None or op.memory_bytes(case) <= available_bytes]
     if "telling" in selection.inputs or ("all" in selection.inputs and not shapes):
-        found += _telling_cases(op, selection)
+        found += _telling_cases(op, selection, device)
     return found
 
 
-def _telling_cases(op: Operation, selection: Selection) -> list[Case]:
+def _telling_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The telling cases, as cases with rows of their own."""
     return [
         case
         for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in op.precisions(dtype)
-        for case in op.telling_cases(dtype, precision).values()
+        for case in op.telling_cases(dtype, precision, device_type=device.type).values()
     ]
 
 
