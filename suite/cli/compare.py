@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from suite.cli.cluster_run import surveyed
 from suite.cli.compare_run import OperationFile, run_comparison
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
     BaselineOption,
     CacheOption,
+    ClusterOption,
     ColumnsOption,
     CommitOption,
     CompileOption,
@@ -29,6 +31,7 @@ from suite.cli.options import (
     GpusOption,
     ImplementationOption,
     InputsOption,
+    InsecureOption,
     JsonOption,
     KernelBenchOption,
     MaxNoiseOption,
@@ -77,9 +80,16 @@ from suite.runner.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from suite.cluster.hosts import Survey
     from suite.hardware.device import Device
     from suite.problem.source import Kind
     from suite.results.render import View
+
+
+EXIT_STATUS = (
+    "Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, "
+    "2 for unusable arguments."
+)
 
 
 def compare(
@@ -100,6 +110,8 @@ def compare(
     inputs: InputsOption = None,
     device: DeviceOption = None,
     gpus: GpusOption = None,
+    cluster: ClusterOption = "",
+    insecure: InsecureOption = False,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
     sustained: SustainedOption = Sustain.LARGEST,
@@ -130,18 +142,22 @@ def compare(
     file_format: FormatOption = "csv",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every implementation against float64, time those that agree, and tabulate.
-
-    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
-    """
+    """Check every implementation against float64, time those that agree, and tabulate."""
     op = [*split(operations), *split(op)]
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
-    where, own, shapes = resolve(device), _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
+    own, shapes = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
+    where, survey = _where(context.params, device)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
-    run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
+    run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown, survey)
+
+
+def _where(parameters: Mapping[str, Any], device: str | None) -> tuple[Device, Survey | None]:
+    """The device of the run, and the cluster that has it if `--cluster` is given."""
+    survey = surveyed(parameters)
+    return (resolve(device), None) if survey is None else (survey.device, survey)
 
 
 def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
