@@ -23,6 +23,8 @@ COMPARE: Mapping[str, Sequence[str]] = {
         "repeat",
         "timeout",
         "gpus",
+        "cluster",
+        "insecure",
         "transfers",
         "compiles",
     ),
