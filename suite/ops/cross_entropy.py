@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -33,15 +35,15 @@ SMALLEST = 2.0 ** MIN_EXPONENT["float32"]
 """Exponentials below this may be flushed to 0, relative to the largest of their row."""
 
 
-def some_targets(logits: torch.Tensor, ignore_index: int, source: torch.Generator) -> torch.Tensor:
-    """Draw a column for each row, or `ignore_index` for some rows; for all rows if there are no columns.
+def some_targets(x: torch.Tensor, columns: int, ignore_index: int, source: torch.Generator) -> torch.Tensor:
+    """Draw a column for each row of x, or `ignore_index` for some rows; for all rows if there are no columns.
 
     Rows with NaN or infinities count: in an ignored one, libraries multiply them by 0.
     """
-    rows, columns = logits.shape
+    rows = len(x)
     drawn = torch.randint(max(columns, 1), (rows,), generator=source, device=source.device)
     ignored = torch.rand((rows,), generator=source, device=source.device) < IGNORED
-    ignored &= logits.isfinite().all(dim=1)
+    ignored &= x.isfinite().all(dim=1)
     return drawn.masked_fill_(ignored, ignore_index) if columns else drawn.fill_(ignore_index)
 
 
@@ -209,7 +211,9 @@ class CrossEntropy(Operation):
 
         def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
             logits, target = found.values(shapes, case, source)
-            return logits, some_targets(logits, ignored, source) if target.is_floating_point() else target
+            if target.is_floating_point():
+                target = some_targets(logits, case["V"], ignored, source)
+            return logits, target
 
         return replace(found, values=values)
 
