@@ -54,14 +54,17 @@ HINTS = (
     (r"is no multiple of", "a vector begins at a multiple of its size: does the index count vectors, or elements?"),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
     (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
-    (r"did not finish|waits? ", "a loop does not end, or threads wait for others that never reach the barrier"),
-    (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
+    (
+        r"did not finish|waits? ",
+        "a loop does not end (JAX unrolls a Python loop), or threads wait for others that never reach the barrier",
+    ),
+    (r"does not compile", "the compiler names line and column"),
     (r"^aliases input", "the file returns an argument as it is: what becomes of the computed array?"),
     (r"is a function,", "a function was made and not called"),
     (r"is a NoneType", "the function ends without `return`"),
     (
         r"^shape: |^dtype: |^type: ",
-        "the text at the top of the file states shape and type of the result",
+        "the text at the top of the file states shape and type of the result:",
     ),
     (r"wrote outside|inputs changed", "a store goes to a place that is not this thread's or program's"),
 )
@@ -73,6 +76,12 @@ def hint_for(reason: str, exercise: Exercise) -> str:
     """Help for a file that is wrong for this reason."""
     kind = next((text for pattern, text in HINTS if re.search(pattern, reason)), "")
     return f"{kind} {exercise.hint}".strip() if kind.endswith(":") or not kind else kind
+
+
+def first_message(reason: str) -> str:
+    """The reason, or of a compiler's messages the first error, without the code that it quotes."""
+    found = re.search(r"\S+:\d+:\d+: error: (?:(?! \d+ \| ).)*", reason)
+    return f"does not compile: {found[0]}" if found and reason.startswith("BuildError") else reason
 
 
 def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
@@ -161,5 +170,5 @@ def _fault(implementation: ExternalImplementation, case: Case, device: Device, w
         with adapter.checks_memory(device):
             found = check(lambda: implementation.function_for(case, len(problem.buffers)), adapter, problem)
     except Exception as error:
-        return implementation.describe_error(error, device.type)
+        return first_message(implementation.describe_error(error, device.type))
     return found.explanation if not found.agrees else ""

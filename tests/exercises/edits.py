@@ -147,9 +147,21 @@ JAX = {
     "09_precision": [
         (", preferred_element_type=jnp.float32", "", "dtype: "),
         (", preferred_element_type=jnp.float32)", ").astype(jnp.float32)", "value: "),
+        (
+            "jnp.matmul(a, b, preferred_element_type=jnp.float32)",
+            "jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32))",
+            "does not use `preferred_element_type`",
+        ),
     ],
     "10_pallas": [("a_ref[...] + b_ref[...]", "a_ref[...]", "value: ")],
-    "11_block_spec": [("lambda i, j: (j, i)", "lambda i, j: (i, j)", "value: ")],
+    "11_block_spec": [
+        ("lambda i, j: (j, i)", "lambda i, j: (i, j)", "value: "),
+        (
+            "in_spec = pl.BlockSpec((BLOCK, BLOCK), lambda i, j: (i, j))",
+            "in_spec = pl.BlockSpec((M, N))",
+            "AssertionError",
+        ),
+    ],
     "12_pallas_rows": [("row - jnp.max(row)", "row", "not finite")],
     "13_pallas_matmul": [
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suite.exercises import catalogue
-from suite.exercises.judge import hint_for
+from suite.exercises.judge import first_message, hint_for
 
 TAIL = catalogue.find("cuda/03")
 OWN = TAIL.hint
@@ -33,8 +33,28 @@ OWN = TAIL.hint
         ("aliases input: the result lies in the memory of argument 1", "returns an argument as it is"),
         ("type: the result is a function, not a jax.Array (N=1000)", "made and not called"),
         ("NameError: name 'off' is not defined (a.py:18)", "Python names the line"),
+        ("does not compile: a.cu:9:15: error: expected ';'", "line and column"),
         ("value: at [3] got 1, expected 2", OWN),
     ],
 )
 def test_the_hint_is_about_the_kind_of_the_fault(reason: str, hint: str) -> None:
     assert hint in hint_for(reason, TAIL)
+
+
+@pytest.mark.parametrize(
+    ("reason", "first"),
+    [
+        (
+            "BuildError: a.cu: the C++ compiler failed for checked: a.cu: In function 'void k(float*)': "
+            "a.cu:9:22: error: expected ';' before '}' token 9 | out[i] = x[i] | ^ | ; 10 | } a.cu:12:1: error: more",
+            "does not compile: a.cu:9:22: error: expected ';' before '}' token",
+        ),
+        (
+            "BuildError: nvcc failed for sm_90a: out of disk space",
+            "BuildError: nvcc failed for sm_90a: out of disk space",
+        ),
+        ("value: at [3] got 1, expected 2", "value: at [3] got 1, expected 2"),
+    ],
+)
+def test_of_a_compiler_only_the_first_error_is_shown(reason: str, first: str) -> None:
+    assert first_message(reason) == first

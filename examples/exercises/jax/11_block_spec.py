@@ -12,6 +12,7 @@ BLOCK = 32
 
 
 def transpose_kernel(x_ref, out_ref):
+    assert x_ref.shape == out_ref.shape == (BLOCK, BLOCK)
     out_ref[...] = x_ref[...].T
 
 
