@@ -1,4 +1,4 @@
-"""The sum of what the ranks sent to this one: the launch of add_parts.cu."""
+"""The sum of what the ranks sent to this one: the launch of _add.cu."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +10,6 @@ def add_parts(parts: Float[Tensor, "ranks ..."], out: Float[Tensor, "..."]) -> N
     """out = the sum of the parts in float32, in their order, rounded once. Each is contiguous, at 16 bytes."""
     if out.numel() > 0:
         build.launch(
-            "all_reduce/add_parts", "add_parts", parts.device,
+            "all_reduce/_add", "add_parts", parts.device,
             parts, out, out.numel(), parts.stride(0), parts.shape[0], build.DTYPES[parts.dtype],
         )  # fmt: skip
