@@ -57,17 +57,25 @@ def ring_kernel(
         acc = tl.load(acc_ptr + at, mask=rows < S, other=0.0)
     last_place = place_of(offs_m, q_low, q_high, half)  # of the last key that each query sees
     furthest = tl.max(tl.where(offs_m < S, last_place, -1), 0)
-    for start_n in range(0, S, BLOCK_N):
-        keys = start_n + tl.arange(0, BLOCK_N)
-        places = place_of(keys, k_low, k_high, half)
-        hidden = (keys[None, :] >= S) | ((places[None, :] > last_place[:, None]) & CAUSAL)
-        nearest = tl.min(places, 0) if CAUSAL else 0
-        if nearest <= furthest or not CAUSAL:  # some query of the tile sees a key of this block
-            inside, key_rows = keys[:, None] < S, keys[:, None].to(tl.int64)
+    PIECES: tl.constexpr = 2 if CAUSAL else 1  # of the keys, each with neighbouring places
+    for piece in tl.static_range(PIECES):
+        begin, stop, place = 0, S, k_low
+        if CAUSAL:
+            if piece == 0:
+                stop = half
+            else:
+                begin, place = half, k_high
+        end = tl.minimum(stop, begin + furthest - place + 1) if CAUSAL else stop
+        for start_n in range(begin, end, BLOCK_N):
+            keys = start_n + tl.arange(0, BLOCK_N)
+            inside, key_rows = keys[:, None] < stop, keys[:, None].to(tl.int64)
             k = dot_operand(tl.load(k_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
             v = dot_operand(tl.load(v_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
             scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
-            scores = tl.where(hidden, float("-inf"), scores)
+            seen = keys[None, :] < stop
+            if CAUSAL:
+                seen = seen & (keys[None, :] - begin + place <= last_place[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
             m_new = tl.maximum(m_i, tl.max(scores, 1))
             p = tl.exp2(scores - m_new[:, None])
             alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
