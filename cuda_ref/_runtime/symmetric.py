@@ -106,10 +106,7 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for each. A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
     """
     x = x.contiguous()
-    size = 256 * -(-x.numel() * x.element_size() // 256)
-    memory = workspace(group, x.device, 2 * size, "arriving")
-    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
-    shared = [each[begin : begin + x.numel() * x.element_size()].view(x.dtype).view(x.shape) for each in memory.views]
+    memory, shared = _shares(x, group)
     others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
     if x.device.type == "cpu":
         shared[memory.rank].copy_(x)
@@ -132,6 +129,22 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for rank, copy, event in arrived:
         current.wait_event(event)
         yield rank, copy
+
+
+def gathered(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """x (M, K) of all ranks, (ranks M, K), in their order. A kernel reads the memory of all. See `arriving`."""
+    memory, shared = _shares(x, group)
+    shared[memory.rank].copy_(x)
+    memory.meet()
+    return torch.cat(shared)
+
+
+def _shares(x: Tensor, group: dist.ProcessGroup) -> tuple[Workspace, list[Tensor]]:
+    """The memory in which each rank puts its x for the others, in the half of this call."""
+    count = x.numel() * x.element_size()
+    memory = workspace(group, x.device, 512 * -(-count // 256), "arriving")
+    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
+    return memory, [each[begin : begin + count].view(x.dtype).view(x.shape) for each in memory.views]
 
 
 def exchanged(
