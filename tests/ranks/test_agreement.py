@@ -23,7 +23,7 @@ def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options:
     return compare(plan(selection, where), Options(where, **{"timed": False, **options}))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow(seconds=30)
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(name: str) -> None:
     rows = rows_of(name, 2, "float32", telling=True)
