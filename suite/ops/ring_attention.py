@@ -87,11 +87,12 @@ class RingAttention(RankedOperation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """Cases on a GPU, of one rank: 4096 and 16384 of the tokens, 16 heads of 128 features."""
+        """Cases on a GPU, of one rank: 4096 and 16384 tokens in bfloat16, heads of 128 features; the other types."""
         if device_type != "cuda":
             return [self.case((1, 2, 1, 70, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)]
         shapes = ((1, 16, 16, 4096, 128), (1, 32, 8, 16384, 128))
-        return [self.case(shape, "bfloat16", causal=causal) for shape in shapes for causal in (False, True)]
+        cases = [self.case(shape, "bfloat16", causal=causal) for shape in shapes for causal in (False, True)]
+        return [*cases, self.case(shapes[0], "float16", causal=True), self.case((1, 16, 16, 1024, 128), causal=True)]
 
     def validate(self, dims: Mapping[str, int]) -> None:
         if dims["H"] % dims["H_kv"] if dims["H_kv"] else dims["H"]:
