@@ -251,7 +251,7 @@ class Attention(Operation):
                     q = inputs[0][batch, several, start : start + rows].double() * scale_q
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
-                    value[at], systematic[at], variance[at] = self._rows_truth(*operands, start, case, finite_v)
+                    value[at], systematic[at], variance[at] = self.rows_of(*operands, start, case, finite_v)
             index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
             yield rows_truth(index, value, systematic, variance, case)
             del value, systematic, variance
@@ -274,7 +274,7 @@ class Attention(Operation):
         keys = blocks.rows_per_block(case["S_k"] * case["D"])
         return max(1, min(case["H"], self._heads(case), queries // max(1, case["S_q"]), keys))
 
-    def _rows_truth(
+    def rows_of(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the exact output rows of `q`, which begin at query `start`, their systematic errors and variances.
