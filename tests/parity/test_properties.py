@@ -29,7 +29,7 @@ LIMITS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-EXAMPLES = {"numpy": 60, "torch": 60, "cuda": 40, "triton": 20, "jax": 8}
+EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
 """Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
 LONGEST = 70
 
