@@ -303,7 +303,6 @@ class Operation(ABC):
         """
         from suite.problem import far, layouts
 
-        has_far = far.is_cheap(device_type)
         found = [each for each in self.all_telling if each.first or not first]
         if first and dtype in self.dtypes:
             found = found[self.dtypes.index(dtype) :: len(self.dtypes)]
