@@ -91,6 +91,7 @@ class Attention(Operation):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_feature", (1, 2, 1, 31, 33, 1), first=False),
         TellingCase("two_queries", (1, 2, 1, 2, 33, 64), options={"causal": True}, first=False),
+        TellingCase("whole_tiles", (1, 2, 1, 192, 192, 64), options={"causal": True}, first=False),
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
