@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from validation.documents import ROOT
-from validation.documents.rows import row, rows, us
+from validation.documents.rows import command, row, rows, us, wrapped
 from validation.documents.tables import Line, with_sentences, with_tables
 from validation.documents.trust import table
 
@@ -51,6 +51,7 @@ def launches(lines: Sequence[Line]) -> None:
 
 
 def sentences() -> Iterator[tuple[str, Sequence[str]]]:
+    yield r"/inputs\)\): ```\n([^`]*)\n```", [wrapped(command(INPUTS))]
     timer = table("timer")
     (sums,) = (each for each in timer if each["work"] == "sum of 30 MiB, the cache evicted")
     warm = re.findall(r"([\d.]+) us when read again", sums["note"])
