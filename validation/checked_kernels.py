@@ -70,10 +70,11 @@ def calls(operation: str, patterns: Sequence[str], done: set[tuple[str, Part]]) 
             left = [each for each in found if (operation, (each.name, dtype, precision)) not in done]
             problems = Problems(op.telling_cases(dtype, precision), lambda case: Problem(case, 0, CPU))
             for each in left:
-                yield _calls(each, problems, dtype, precision)
+                yield checked_calls(each, problems, dtype, precision)
 
 
-def _calls(implementation: Implementation, problems: Problems, dtype: str, precision: str) -> Calls:
+def checked_calls(implementation: Implementation, problems: Problems, dtype: str, precision: str) -> Calls:
+    """Call an implementation on each problem, with its accesses checked, up to the first alarm."""
     begin, operation, case_name = time.monotonic(), implementation.operation, ""
 
     def remember(name: str) -> None:

@@ -150,6 +150,13 @@ CUDA_HOST_UNCHECKED static void note_global(Memory& m, uintptr_t at, size_t byte
     note_shared(m, at, bytes, write, in_atomic || is_volatile, place);
 }
 
+// True for a read from an aligned word around the first element of a misaligned operand, whose allocation has that word.
+CUDA_HOST_UNCHECKED static bool is_word_around(const Memory& m, uintptr_t at, size_t bytes) {
+    size_t word = 1;
+    while (word < bytes) word *= 2;  // an asynchronous copy may read a part of its word
+    return word <= 16 && at % word == 0 && at < m.begin && at + bytes > m.begin;
+}
+
 // is_volatile: another thread may change the value, so an access to global memory is no race with an atomic operation.
 CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool write, const void* place,
                                              bool is_volatile = false) {
@@ -185,8 +192,7 @@ CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool wr
     for (int n = 0, i = last_region; n < region_count; n++, i++) {
         if (i >= region_count) i = 0;
         Memory& r = regions[i];
-        // An aligned word around the first element of a misaligned operand lies in the same allocation.
-        const bool around = !write && at < r.begin && at + bytes > r.begin && at % bytes == 0;
+        const bool around = !write && is_word_around(r, at, bytes);
         if (r.freed || (at < r.begin && !around) || at + bytes > r.begin + r.bytes) continue;
         last_region = i;
         const uintptr_t from = around ? r.begin : at;

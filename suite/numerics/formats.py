@@ -45,7 +45,7 @@ PRECISIONS: dict[str, str] = {
 SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4}
 SIGNIFICANT_BITS |= {"float64": 53, "float8_e5m2": 3, "float8_e4m3fnuz": 4, "float8_e5m2fnuz": 3}
 """Bits of the significand, the implicit first one included."""
-MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126, "float8_e4m3fn": -6}
+MIN_EXPONENT = {"float32": -126, "tf32": -126, "float16": -14, "bfloat16": -126, "float8_e4m3fn": -6}
 MIN_EXPONENT |= {"float64": -1022, "float8_e5m2": -14, "float8_e4m3fnuz": -7, "float8_e5m2fnuz": -15}
 """Exponent of the smallest normal number."""
 MAX_FINITE = {

@@ -21,7 +21,7 @@ from suite.ops.linear_sigmoid import (
     logits,
     one_nan_in_turn,
 )
-from suite.ops.matmul import product_error
+from suite.ops.matmul import product_error, product_kind
 from suite.problem import family, outputs
 from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
@@ -46,17 +46,19 @@ def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: to
     1. An error e of z changes y by y (1 - y) e. So does its systematic error. Where y (1 - y) is 0, z may be infinite.
     2. y has the error of the sigmoid in float32. In 16 bits it may also be rounded, since libraries keep it for the
        backward pass. The rounding is at most u y, even for y near 1, where 1 - y then loses all its digits.
-    3. An error e of y changes dz by dy (1 - 2 y) e. dz is rounded to the type of the inputs, as a factor of products.
+    3. An error e of y changes dz by dy (1 - 2 y) e. dz is rounded to the type of the inputs, as a factor of products;
+       `product_error` has the relative rounding to tf32, but not that below the normal range.
     """
     z_errors = logits(x, weight, bias, case)
     y = torch.sigmoid(z_errors.z)
     slope, change = y * (1.0 - y), (dy * (1.0 - 2.0 * y)).abs()
     dz = dy * slope
     fine, u = unit_roundoff(working(case.dtype)), unit_roundoff(case.dtype)
+    factor = product_kind(case.dtype, case.precision)
     sigmoid_error = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
     through_z = slope.square() * (z_errors.variance + z_errors.rounding.square() / 3.0)
     variance = through_z.masked_fill_(slope == 0.0, 0.0) + sigmoid_error / 3.0
-    rounding = (dz.abs() * (u + 3.0 * fine)).clamp(min=half_smallest(case.dtype)) * (dz != 0)
+    rounding = (dz.abs() * (u + 3.0 * fine)).clamp(min=half_smallest(factor)) * (dz != 0)
     shift = (change * slope * z_errors.shift).masked_fill_(slope == 0.0, 0.0)
     return Derivative(dz, shift, variance * change.square() + rounding.square() / 3.0)
 

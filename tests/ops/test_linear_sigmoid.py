@@ -91,3 +91,18 @@ def test_what_the_kernels_for_hopper_leave_out() -> None:
         grad_wgmma(x, weight[:23], bias[:23], torch.zeros(8, 23).half())
     with pytest.raises(ValueError, match=r"so bias must be \(24,\); got \(23,\)"):
         wgmma(x, weight, bias[:23])
+
+
+def tf32(x: torch.Tensor) -> torch.Tensor:
+    """Round to tf32, to the nearest with ties away from zero, as the tensor cores' conversion does; float64."""
+    return ((x.float().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32).double()
+
+
+def test_a_gradient_below_the_normal_range_may_be_rounded_to_tf32() -> None:
+    case = GRAD.case((31, 31, 31), "float32", "tf32", inputs="subnormal@3")
+    inputs = GRAD.make_inputs(case, 0, CPU)
+    x, weight, bias, dy = (each.double() for each in inputs)
+    y = torch.sigmoid(tf32(x) @ tf32(weight).T + bias)
+    dz = dy * y * (1.0 - y)
+    results = (tf32(dz) @ tf32(weight), tf32(dz).T @ tf32(x), dz.sum(0))
+    assert ratio(GRAD, joined(tuple(each.float() for each in results)), inputs, case) <= 1.0

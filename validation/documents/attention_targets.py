@@ -20,7 +20,8 @@ from suite.results.row import Row, Status
 from validation.documents import ROOT
 from validation.documents.earlier_names import renamed
 from validation.documents.rows import H200 as RESULTS
-from validation.documents.tables import with_marked
+from validation.documents.rows import command, wrapped
+from validation.documents.tables import with_marked, with_sentences
 
 PAGE = ROOT / "docs" / "lab" / "attention_targets.md"
 DIMS = ("B", "H", "H_kv", "S_q", "S_k", "D")
@@ -235,8 +236,9 @@ def tables() -> str:
 
 
 def filled(text: str) -> str:
-    """Return the page with its tables."""
-    return with_marked(text, tables())
+    """Return the page with its tables and their commands."""
+    commands = "\n".join(wrapped(command(f"{name}_sizes/{name}")) for name in ("attention", "attention_grad"))
+    return with_sentences(with_marked(text, tables()), [(r"names-in-older-tables\): ```\n([^`]*)\n```", [commands])])
 
 
 def write_shapes() -> None:

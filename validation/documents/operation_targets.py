@@ -16,9 +16,12 @@ from suite.results.row import Row, Status
 from validation.documents import ROOT
 from validation.documents.earlier_names import renamed
 from validation.documents.rows import H200 as RESULTS
-from validation.documents.tables import with_marked
+from validation.documents.rows import of_case
+from validation.documents.tables import with_marked, with_sentences
 
 PAGE = ROOT / "docs" / "lab" / "operation_targets.md"
+
+ROWWISE = ("sum", "layer_norm", "rms_norm")
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,26 @@ def span(values: Sequence[float], digits: int = 3) -> str:
     return "-".join(dict.fromkeys(f"{each:.{digits}f}" for each in (min(values), max(values)))) if values else ""
 
 
+def best(operation: str, case: str, dtype: str) -> str:
+    """Format the ratio of our fastest line."""
+    found = [row.vs_best or 0.0 for row in of_case(operation, case, dtype) if row.is_ours]
+    return f"{max(found):.3f}"
+
+
+def sentences() -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the sentences on single cases under the table."""
+    yield r"lstm 256 x 64 x 1024: ([\d.]+), just met", [best("lstm", "T=256,B=64,I=1024,H=1024", "bfloat16")]
+    layer = best("multi_head_attention", "B=16,S=512,E=1024,H=16,causal", "bfloat16")
+    yield r"multi_head_attention, S=512: ([\d.]+), just met", [layer]
+    rows = [each for each in all_judged() if each.row.operation in ROWWISE and not each.is_met]
+    apart = f"{100.0 * (1.0 - min(each.ratio for each in rows)):.0f}"
+    shares = [each.row.of_limit or 0.0 for each in rows]
+    yield (
+        r"within (\d+)% of the vendor, at ([\d.]+) to ([\d.]+) of the bandwidth",
+        [apart, f"{min(shares):.2f}", f"{max(shares):.2f}"],
+    )
+
+
 def filled(text: str) -> str:
-    """Return the page with its table."""
-    return with_marked(text, table())
+    """Return the page with its table and sentences."""
+    return with_sentences(with_marked(text, table()), sentences())

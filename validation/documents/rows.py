@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -89,3 +90,8 @@ def command(table: str) -> str:
     folder, name = (H200 / table).parent, Path(table).name
     record = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     return str(record["command"] if name in record["run"]["tables"] else record["earlier"][name]["command"])
+
+
+def wrapped(command: str) -> str:
+    """The command on lines of at most 110 characters."""
+    return " \\\n    ".join(textwrap.wrap(command, 104, break_long_words=False, break_on_hyphens=False))

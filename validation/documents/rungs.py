@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 
 from suite import ops
@@ -11,7 +10,7 @@ from suite.results.csv_file import read_rows
 from suite.results.render import pipe_table
 from suite.results.row import Row, Status
 from validation.documents import ROOT
-from validation.documents.rows import H100
+from validation.documents.rows import H100, wrapped
 
 PAGE = ROOT / "docs" / "lab" / "rungs.md"
 RESULTS = H100 / "rungs"
@@ -48,11 +47,6 @@ The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases.
 {commands}
 ```
 """
-
-
-def wrapped(command: str) -> str:
-    """The command on lines of at most 110 characters."""
-    return " \\\n    ".join(textwrap.wrap(command, 104, break_long_words=False, break_on_hyphens=False))
 
 
 def cell(row: Row | None, vendor: Row | None) -> str:

@@ -23,7 +23,7 @@ pytestmark = [
 N = 1000
 """Elements of `a` and `b`, which are float32."""
 HEADER = (
-    '#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
+    '#include <cuda_pipeline.h>\n#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
     "__device__ float sums[64];\n__device__ unsigned finished;\n"
     "__device__ float forgets(float x) { x = x + 1; }\n"
 )
@@ -257,13 +257,17 @@ KERNELS = {**FAULTS, **RIGHT, **LEFT_EARLY, "no_return": Kernel("b[t] = forgets(
 
 WORDS = (
     "__global__ void words_kernel(const __half* a, float* b, int before) {\n"
+    "    __shared__ __align__(16) char part[16];\n"
+    "    const void* chunk = (const void*)(uintptr_t(a) & ~uintptr_t(15));\n"
+    "    if (threadIdx.x == 0) __pipeline_memcpy_async(part, chunk, 16, 10);\n"
+    "    __pipeline_commit();\n    __pipeline_wait_prior(0);\n"
     "    const unsigned* words = (const unsigned*)(uintptr_t(a) & ~uintptr_t(3));\n"
     "    b[threadIdx.x] = words[int(threadIdx.x) - before];\n}\n"
     'extern "C" int words(const void* a, float* b, int64_t before, cudaStream_t stream, LaunchRecord* record) {\n'
     "    record->set(1, 32);\n    words_kernel<<<1, 32, 0, stream>>>((const __half*)a, b, int(before));\n"
     "    return cudaGetLastError();\n}\n"
 )
-"""Reads aligned words of 4 bytes, from the one around the first element of `a` on."""
+"""Copies 6 bytes from the 16 around the first element of `a`, and reads words of 4 bytes from there on."""
 
 
 def text_of(name: str, kernel: Kernel) -> str:

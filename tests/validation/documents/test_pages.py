@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from validation.documents import documents, tables
+from validation.documents import Document, documents, tables
 
 PAGES = documents()
 
@@ -17,13 +17,20 @@ def test_the_page_has_the_numbers_of_the_results(name: str) -> None:
     assert PAGES[name].filled(text) == text, "python -m validation.documents --write"
 
 
+def is_replaced(page: Document, text: str, number: re.Match[str]) -> bool:
+    """Return whether the tool replaces another number at this place by the one of the results."""
+    other = re.sub(r"\d", lambda digit: str(9 - int(digit[0])), number[0])
+    try:
+        return page.filled(text[: number.start()] + other + text[number.end() :]) == text
+    except (LookupError, SystemExit, ValueError):  # it is a size of a case
+        return False
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_another_number_in_a_table_is_replaced(name: str) -> None:
-    """Change each number with a fraction in the page's tables: at least one comes from the results."""
+def test_another_number_is_replaced(name: str) -> None:
     text = PAGES[name].PAGE.read_text(encoding="utf-8")
-    changed = tables.TABLE.sub(lambda table: re.sub(r"(?<=[ (])\d+\.\d+(?=[ )])", "9.87", table[0]), text)
-    sentences = re.sub(r"\b\d+\.\d\d+\b", "9.87", text)
-    assert PAGES[name].filled(changed) != changed or PAGES[name].filled(sentences) != sentences
+    numbers = reversed(list(re.finditer(r"(?<=[ (])\d[\d,]*(?:\.\d+)?(?=[ ,;)%])", text)))
+    assert any(is_replaced(PAGES[name], text, number) for number in numbers)
 
 
 def test_a_page_without_its_table_or_sentence_says_which() -> None:
