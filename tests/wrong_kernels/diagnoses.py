@@ -268,6 +268,7 @@ SAID = {
     "torch-cross_entropy-no_smoothing": "label_smoothing was left out",
     "torch-cross_entropy-no_target": "the target was not subtracted from the softmax",
     "torch-cross_entropy-smoothed_target_kept": "the target's share was not reduced by label_smoothing",
+    "torch-cross_entropy-usual_index": "ignore_index was -100",
     "torch-cross_entropy-sum_for_mean": "the gradient was that of the sum of the losses",
     "torch-layer_norm_grad-dbias_of_g": "dbias was that of g",
     "torch-layer_norm_grad-dweight_not_centered": "x was not centered in the sums over rows",
