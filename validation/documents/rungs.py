@@ -1,27 +1,20 @@
-"""Writes docs/lab/rungs.md: the times of all lines of ours in one run, from the committed results of an H100.
-
-python -m validation.rungs_table             # exits with 1 if the page differs from the results
-python -m validation.rungs_table --write
-"""
+"""docs/lab/rungs.md: the times of all lines of ours in one run on an H100."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 from suite import ops
-from suite.core.files import write_atomically
 from suite.results.csv_file import read_rows
 from suite.results.render import pipe_table
 from suite.results.row import Row, Status
+from validation.documents import ROOT
+from validation.documents.rows import H100
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "lab" / "rungs.md"
-RESULTS = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "rungs"
+RESULTS = H100 / "rungs"
 MAX_CASES = 2
 """Number of cases of an operation without an entry in CHOSEN: the first ones of its table."""
 ATTENTION = "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128"
@@ -49,7 +42,7 @@ Microseconds of `torch` and of our lines without the choosers, and in brackets t
 faster than torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
 {device}, driver {driver}, torch {torch}, triton {triton}.
 The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases.
-`python -m validation.rungs_table --write` makes this page. The commands of the two runs:
+`python -m validation.documents --write` makes this page. The commands of the two runs:
 
 ```
 {commands}
@@ -113,15 +106,6 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
-    text = page()
-    if parser.parse_args().write:
-        write_atomically(PAGE, text)
-        return 0
-    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def filled(text: str) -> str:
+    """Return the page, which is generated as a whole."""
+    return page()

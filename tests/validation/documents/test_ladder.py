@@ -1,4 +1,4 @@
-"""The numbers of docs/ladder.md, and the sizes in the README's prose, are those of the committed results."""
+"""The rungs of docs/ladder.md have times; the sizes in prose and the pinned packages are those of the results."""
 
 from __future__ import annotations
 
@@ -10,37 +10,27 @@ import pytest
 from suite.core.paths import ROOT
 from suite.results.csv_file import read_rows
 from suite.results.render import crossovers
-from validation import ladder_table
+from validation.documents import ladder
+from validation.documents.tables import TABLE
 
 RESULTS = ROOT / "results" / "nvidia-h200"
 TEXT = (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8")
 
 
-def test_the_ladder_has_the_numbers_of_the_results() -> None:
-    assert ladder_table.filled(TEXT) == TEXT, "python validation/ladder_table.py --write"
-
-
 def test_every_line_of_a_filled_table_has_a_time() -> None:
     """So that a renamed implementation does not empty a line unseen. `?` marks a line that is still to be measured."""
-    lines = [
-        line for block in ladder_table.TABLE.findall(TEXT) for line in block.splitlines() if "../cuda_ref/mat" in line
-    ]
+    lines = [line for block in TABLE.findall(TEXT) for line in block.splitlines() if "../cuda_ref/mat" in line]
     assert len(lines) > 6
     for line in lines:
         assert re.search(r"\| (?:[\d,.]+|\?) \|", line), line
 
 
 def test_a_gain_is_the_ratio_of_two_rungs() -> None:
-    slow, fast = (ladder_table.attention("attention", name, False) for name in ("cuda/tma_wgmma", "cuda/wgmma"))
+    slow, fast = (ladder.attention("attention", name, False) for name in ("cuda/tma_wgmma", "cuda/wgmma"))
     assert slow is not None
     assert fast is not None
-    assert float(ladder_table.gain(fast, slow) or "nan") == pytest.approx(slow.device_us / fast.device_us, rel=0.03)
-    assert ladder_table.gain(fast, None) == ""
-
-
-def test_a_page_without_its_sentence_says_which() -> None:
-    with pytest.raises(SystemExit, match="no sentence like"):
-        ladder_table.filled("a page without numbers\n")
+    assert float(ladder.gain(fast, slow) or "nan") == pytest.approx(slow.device_us / fast.device_us, rel=0.03)
+    assert ladder.gain(fast, None) == ""
 
 
 def test_the_size_from_which_the_gpu_wins() -> None:

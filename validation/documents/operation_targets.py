@@ -1,7 +1,4 @@
-"""Compares our best line with its target in the cases of each operation, from the committed tables.
-
-    python validation/operation_targets.py            # prints the table
-    python validation/operation_targets.py --write    # replaces it in docs/lab/operation_targets.md
+"""docs/lab/operation_targets.md: our best line beside its target in the cases of each operation.
 
 Attention and its gradient have a table of their own (attention_targets.py), and so have products over shapes
 (matmul_lines.py).
@@ -9,24 +6,19 @@ Attention and its gradient have a table of their own (attention_targets.py), and
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from suite.results.csv_file import read_rows  # noqa: E402
-from suite.results.render import pipe_table  # noqa: E402
-from suite.results.row import Row, Status  # noqa: E402
-from validation.earlier_names import renamed  # noqa: E402
+from suite.results.csv_file import read_rows
+from suite.results.render import pipe_table
+from suite.results.row import Row, Status
+from validation.documents import ROOT
+from validation.documents.earlier_names import renamed
+from validation.documents.rows import H200 as RESULTS
+from validation.documents.tables import with_marked
 
 PAGE = ROOT / "docs" / "lab" / "operation_targets.md"
-RESULTS = ROOT / "results" / "nvidia-h200"
-BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
 
 
 @dataclass(frozen=True)
@@ -150,15 +142,6 @@ def span(values: Sequence[float], digits: int = 3) -> str:
     return "-".join(dict.fromkeys(f"{each:.{digits}f}" for each in (min(values), max(values)))) if values else ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/lab/operation_targets.md")
-    text = table()
-    if parser.parse_args().write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+def filled(text: str) -> str:
+    """Return the page with its table."""
+    return with_marked(text, table())

@@ -1,26 +1,22 @@
-"""Fills docs/lab/model_operations.md with the committed rows of an H100.
-
-    python -m validation.operations_table            # prints stale lines, exits with 1 if there are any
-    python -m validation.operations_table --write    # puts the table of the results into the page
+"""docs/lab/model_operations.md: the best vendor and our lines of seven operations on an H100.
 
 The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from suite.results.csv_file import read_rows
 from suite.results.row import Row, Status
+from validation.documents import ROOT
+from validation.documents.rows import H100
+from validation.documents.tables import TABLE
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "lab" / "model_operations.md"
-RESULTS = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "operations"
+RESULTS = H100 / "operations"
 OPERATIONS = ("rope", "silu_mul", "silu_mul_grad", "add_rms_norm", "max_pool2d", "max_pool2d_grad", "adam_step")
-TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
@@ -57,17 +53,6 @@ def ratio(rows: Sequence[Row]) -> str:
     return f"{best.vs_best:.3f}" + (f" ({variant})" if variant else "")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the page")
-    text = PAGE.read_text(encoding="utf-8")
-    new = TABLE.sub(lambda _: table(), text, count=1)
-    if parser.parse_args().write:
-        PAGE.write_text(new, encoding="utf-8")
-    stale = [line for line in text.splitlines() if line not in new.splitlines()]
-    print("\n".join(stale))
-    return int(bool(stale))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def filled(text: str) -> str:
+    """Return the page with its table."""
+    return TABLE.sub(lambda _: table(), text, count=1)

@@ -6,7 +6,7 @@ import pytest
 
 from suite.implementations import builtin
 from suite.results.row import Mode, Row, Status
-from validation.earlier_names import RENAMED, renamed
+from validation.documents.earlier_names import RENAMED, renamed
 
 
 def row(operation: str, implementation: str, case: str = "", config: str = "") -> Row:

@@ -1,8 +1,6 @@
-"""Compares attention's ratios to the best vendor line with their targets, from the committed tables.
+"""docs/lab/attention_targets.md: attention's ratios to the best vendor line beside their targets.
 
-    python validation/attention_targets.py            # prints the tables
-    python validation/attention_targets.py --write    # replaces them in docs/lab/attention_targets.md
-    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv again
+    python -m validation.documents.attention_targets   # writes examples/attention*_shapes.csv again
 
 The page has the commands that make the tables. Five shapes of each list were drawn at random with SEED, and are not
 used for tuning.
@@ -10,26 +8,21 @@ used for tuning.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from suite.results.csv_file import read_rows  # noqa: E402
-from suite.results.render import pipe_table  # noqa: E402
-from suite.results.row import Row, Status  # noqa: E402
-from validation.earlier_names import renamed  # noqa: E402
+from suite.results.csv_file import read_rows
+from suite.results.render import pipe_table
+from suite.results.row import Row, Status
+from validation.documents import ROOT
+from validation.documents.earlier_names import renamed
+from validation.documents.rows import H200 as RESULTS
+from validation.documents.tables import with_marked
 
 PAGE = ROOT / "docs" / "lab" / "attention_targets.md"
-RESULTS = ROOT / "results" / "nvidia-h200"
-BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
 DIMS = ("B", "H", "H_kv", "S_q", "S_k", "D")
 SEED, DRAWN = 20261123, 5
 TRITON = "triton/packed, specialized, parts"
@@ -241,25 +234,16 @@ def tables() -> str:
     return "\n".join(parts)
 
 
+def filled(text: str) -> str:
+    """Return the page with its tables."""
+    return with_marked(text, tables())
+
+
 def write_shapes() -> None:
     for operation in ("attention", "attention_grad"):
         with (ROOT / "examples" / f"{operation}_shapes.csv").open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([DIMS, *shapes(operation)])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="replace the tables in docs/lab/attention_targets.md")
-    parser.add_argument("--shapes", action="store_true", help="write examples/attention*_shapes.csv")
-    given = parser.parse_args()
-    if given.shapes:
-        write_shapes()
-    elif given.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{tables()}{END}{rest.partition(END)[2]}", encoding="utf-8")
-    else:
-        print(tables(), end="")
-
-
 if __name__ == "__main__":
-    main()
+    write_shapes()

@@ -1,28 +1,18 @@
-"""Makes the README's table of speeds from the committed results.
-
-    python validation/readme_table.py            # prints the table
-    python validation/readme_table.py --write    # replaces it in README.md
-
-tests/validation/test_readme_table.py checks that the README has the numbers of the results.
-"""
+"""README.md: the table of speeds."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from suite.results.csv_file import read_rows
+from suite.results.groups import Standing, standing
+from suite.results.render import pipe_table
+from suite.results.render.labels import short_case, short_dtype
+from validation.documents import ROOT
+from validation.documents.rows import H200 as RESULTS
+from validation.documents.tables import with_marked
 
-from suite.results.csv_file import read_rows  # noqa: E402
-from suite.results.groups import Standing, standing  # noqa: E402
-from suite.results.render import pipe_table  # noqa: E402
-from suite.results.render.labels import short_case, short_dtype  # noqa: E402
-
-RESULTS = ROOT / "results" / "nvidia-h200"
-BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
+PAGE = ROOT / "README.md"
 CASES = (
     ("vector_add", "N=268435456", "bfloat16", "ieee"),
     ("matrix_add", "M=16384,N=16384", "bfloat16", "ieee"),
@@ -89,17 +79,6 @@ def table() -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="replace the table in README.md")
-    if not parser.parse_args().write:
-        print(table(), end="")
-        return
-    path = ROOT / "README.md"
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}{table()}{END}{after}", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def filled(text: str) -> str:
+    """Return the README with the table."""
+    return with_marked(text, table())

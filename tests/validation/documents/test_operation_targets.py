@@ -1,9 +1,9 @@
-"""The page of the operations' targets is what the program writes; which target a case has, and of which line."""
+"""Which target a case has, and of which line."""
 
 from __future__ import annotations
 
 from suite.results.row import Mode, Row, Status
-from validation import operation_targets as targets
+from validation.documents import operation_targets as targets
 
 
 def row(operation: str, case: str, implementation: str, ratio: float, vendor: str = "") -> Row:
@@ -18,12 +18,6 @@ def row(operation: str, case: str, implementation: str, ratio: float, vendor: st
         vs_best=ratio,
         vendor=vendor,
     )
-
-
-def test_the_page_has_the_numbers_of_the_results() -> None:
-    page = targets.PAGE.read_text(encoding="utf-8")
-    found = page.partition(targets.BEGIN)[2].partition(targets.END)[0]
-    assert found == targets.table(), "python validation/operation_targets.py --write"
 
 
 def test_the_first_target_of_a_case_counts_and_a_line_may_have_its_own() -> None:
