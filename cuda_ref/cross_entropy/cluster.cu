@@ -62,7 +62,7 @@ extern "C" int cross_entropy_cluster(const void* logits, const void* target, voi
         const Losses<T> losses{static_cast<const T*>(logits), static_cast<const int64_t*>(target),
                                static_cast<const float*>(share), static_cast<float*>(loss), static_cast<T*>(out), m, n,
                                stride_m, stride_n, stride_t, ignored, float(smoothing)};
-        launch_count(losses, static_cast<float*>(share), stream, record);
+        launch_count(losses.target, static_cast<float*>(share), m, stride_t, ignored, stream, record);
         const int64_t part = threads * MOST_PACKS * 16 / int64_t(sizeof(T));
         const auto kernel = cross_entropy_cluster_rows<T>;
         launched = launch_shared_rows(kernel, m, cluster, threads, stream, record, losses, part);

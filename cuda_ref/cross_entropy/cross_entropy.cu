@@ -53,7 +53,7 @@ extern "C" int cross_entropy(const void* logits, const void* target, void* share
         const Losses<T> losses{static_cast<const T*>(logits), static_cast<const int64_t*>(target),
                                static_cast<const float*>(share), static_cast<float*>(loss), static_cast<T*>(out), m, n,
                                stride_m, stride_n, stride_t, ignored, float(smoothing)};
-        launch_count(losses, static_cast<float*>(share), stream, record);
+        launch_count(losses.target, static_cast<float*>(share), m, stride_t, ignored, stream, record);
         const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
         record->set(grid, block);
         cross_entropy_naive<T><<<grid, block, 0, stream>>>(losses);

@@ -30,10 +30,10 @@ __global__ void __launch_bounds__(COUNT_THREADS)
     if (threadIdx.x == 0) *share = 1.0f / fmaxf(count, 1.0f);
 }
 
-template <typename T>
-void launch_count(const Losses<T>& losses, float* share, cudaStream_t stream, LaunchRecord* record) {
+inline void launch_count(const int64_t* target, float* share, int64_t m, int64_t stride, int64_t ignored,
+                         cudaStream_t stream, LaunchRecord* record) {
     record->set(dim3(1), dim3(COUNT_THREADS));
-    count_targets<<<1, COUNT_THREADS, 0, stream>>>(losses.target, share, losses.m, losses.stride_t, losses.ignored);
+    count_targets<<<1, COUNT_THREADS, 0, stream>>>(target, share, m, stride, ignored);
 }
 
 // e^x for x <= 0 by one instruction of the hardware; results below 2^-126 are 0.

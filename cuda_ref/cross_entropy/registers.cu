@@ -99,7 +99,7 @@ extern "C" int cross_entropy_registers(const void* logits, const void* target, v
         const Losses<T> losses{static_cast<const T*>(logits), static_cast<const int64_t*>(target),
                                static_cast<const float*>(share), static_cast<float*>(loss), static_cast<T*>(out), m, n,
                                stride_m, stride_n, stride_t, ignored, float(smoothing)};
-        launch_count(losses, static_cast<float*>(share), stream, record);
+        launch_count(losses.target, static_cast<float*>(share), m, stride_t, ignored, stream, record);
         const Division division = divide_rows(losses.logits, m, n, stride_m, stride_n, losses.out);
         const dim3 grid = division.grid(m), block = division.block;
         record->set(grid, block);

@@ -221,7 +221,8 @@ class CrossEntropy(Operation):
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         shapes = ((16384, 32_000), (4096, 128_256), (4096, 151_936))
-        return [*(self.case(shape, "bfloat16") for shape in shapes), self.case((4096, 32_000), "float32")]
+        cases = [self.case(shape, "bfloat16") for shape in shapes]
+        return [*cases, self.case((4096, 32_000), "float16"), self.case((4096, 32_000), "float32")]
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape, (case["T"],))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from suite import ops
+from suite.numerics.formats import unit_roundoff
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import count_were, shortened_lengths
@@ -66,8 +67,13 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     right, limit = (torch.cat([getattr(each, name) for each in pieces])[part[0]] for name in ("value", "limit"))
     for mistake, results in _mistakes(rows, case.dtype):
         value = torch.cat([each.flatten() for each in results])[part[0]]
-        larger = (value / right).abs().nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
-        yield Variant(mistake, value, limit * larger)
+        yield Variant(mistake, value, bound_of(value, right, limit, case.dtype))
+
+
+def bound_of(value: torch.Tensor, right: torch.Tensor, limit: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return the bound of a mistaken result: that of the right one, in proportion; some roundings where that is 0."""
+    larger = (value / right).abs().nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
+    return torch.where(right == 0.0, limit + value.abs() * (4.0 * unit_roundoff(dtype)), limit * larger)
 
 
 def _mistakes(rows: Rows, dtype: str) -> Iterator[tuple[str, Results]]:
@@ -96,8 +102,8 @@ def _mistakes(rows: Rows, dtype: str) -> Iterator[tuple[str, Results]]:
 
 def _columns(rows: Rows) -> Iterator[tuple[str, Results]]:
     """Sums of too few columns, and a maximum that is not subtracted."""
-    single = torch.exp(rows.z.float()).double()
-    yield "the maximum was not subtracted", rows.results(log_p=(single / single.float().sum(1, True).double()).log())
+    single = torch.exp(rows.z.float()).sum(1, keepdim=True).log()
+    yield "the maximum was not subtracted", rows.results(log_p=rows.z - single.double())
     for kept in shortened_lengths(rows.z.shape[1]):
         left = count_were(rows.z.shape[1] - kept, "column")
         log_p = rows.z - torch.logsumexp(rows.z[:, :kept], dim=1, keepdim=True)

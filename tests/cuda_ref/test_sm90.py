@@ -33,7 +33,7 @@ needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(bu
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
 HALVES = (torch.float16, torch.bfloat16)
-WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows"
+WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients"
 """Kernels before and after those that multiply."""
 LAYOUTS = ("nn", "nt", "tn", "tt")
 

@@ -23,7 +23,7 @@ OP = ops.get("cross_entropy")
 LINES = [triton, triton_registers, cuda, cuda_registers]
 
 
-@pytest.mark.parametrize("inputs", ["normal", "smoothing", "shifted", "peaks"])
+@pytest.mark.parametrize("inputs", ["normal", "smoothing", "peaks"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bound_tells_float32_from_fewer_digits(dtype: str, inputs: str) -> None:
     case = OP.case((9, 4104), dtype, inputs=inputs)

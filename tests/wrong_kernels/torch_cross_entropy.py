@@ -44,7 +44,7 @@ def make(mistake: str):
         share = torch.full_like(z, smoothing / columns)
         of_target = 1.0 if mistake == "smoothed_target_kept" else 1.0 - smoothing
         q = share.scatter_add(1, at, torch.full_like(at, of_target, dtype=z.dtype))
-        loss = -(q * log_p).sum(1).masked_fill(~counted, 0.0)
+        loss = -torch.where(q > 0.0, q * log_p, 0.0).sum(1).masked_fill(~counted, 0.0)
         if mistake == "hard_gradient":
             q = torch.zeros_like(z).scatter_add(1, at, torch.ones_like(at, dtype=z.dtype))
         gradient = log_p.exp() - (0.0 if mistake == "no_target" else q)

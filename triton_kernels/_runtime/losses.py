@@ -25,6 +25,17 @@ def check_cross_entropy(logits: Array, target: Array, *, label_smoothing: float)
     return T, V
 
 
+def check_linear_cross_entropy(x: Array, weight: Array, target: Array) -> tuple[int, int, int]:
+    """Checks features x (T, H), the weight (V, H) of the last layer, and a target for each row. Returns T, V and H."""
+    operation = "linear_cross_entropy"
+    T, H = shape = check_dims(operation, "x", x, ("T", "H"))
+    given = ("x", shape, ("T", "H"))
+    check_shape(operation, given, "weight", weight, ("V", H))
+    _check_target(operation, given, target, x)
+    check_arrays(operation, {"x": x, "weight": weight})
+    return T, weight.shape[0], H
+
+
 def _check_target(
     operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], target: Array, like: Array
 ) -> None:

@@ -69,6 +69,8 @@ def _results(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda param, grad, m, v, **_: tuple(each.new_empty(each.shape) for each in (param, m, v))
     if function.__name__ == "cross_entropy":
         return lambda logits, *_, **__: (_losses_of(logits), logits.new_empty(logits.shape))
+    if function.__name__ == "linear_cross_entropy":
+        return lambda x, weight, *_, **__: (_losses_of(x), x.new_empty(x.shape), weight.new_empty(weight.shape))
     if function.__name__ == "layer_norm_grad":
         return lambda x, weight, dy, *, eps: tuple(each.new_empty(each.shape) for each in (x, weight, weight))
     if get_origin(signature(function).return_annotation) is tuple:

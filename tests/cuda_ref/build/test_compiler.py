@@ -14,6 +14,8 @@ SPILLS = {
     "softmax/registers": 320,
     "rms_norm/registers": 320,
     "add_rms_norm/registers": 720,
+    "cross_entropy/cross_entropy": 40,
+    "cross_entropy/registers": 520,
     "rms_norm_grad/persistent": 80,
     "layer_norm_grad/persistent": 1964,
     "layer_norm/registers": 1000,
