@@ -33,6 +33,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
+        *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
     ],
     "matmul": [
@@ -136,6 +137,10 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
             if "sum" not in record["kernel"]:  # the second launch of a sum reads single numbers
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
+            continue
+        if launch.startswith("quantize"):  # a thread's codes are a quarter or half as wide as its numbers
+            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
+            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue

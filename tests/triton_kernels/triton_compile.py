@@ -110,6 +110,13 @@ def rows(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
     yield partial(function, empty(M, N, dtype=dtype), **arguments)
 
 
+def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N = map(int, rest[0].split("x"))
+    for group in ("row", "128", "128x128"):
+        for to in ("float8_e4m3fn", "int8"):
+            yield partial(function, empty(M, N, dtype=dtype), group=group, to=to)
+
+
 def sums(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N = map(int, rest[0].split("x"))
     for axis in (None, 0, 1):
@@ -186,6 +193,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "layer_norm_grad": rows,
     "layer_norm": rows,
     "sum": sums,
+    "quantize": quantize,
     "matmul": matmul,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
