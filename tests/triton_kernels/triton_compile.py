@@ -192,6 +192,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "rms_norm_grad": rows,
     "layer_norm_grad": rows,
     "layer_norm": rows,
+    "cumsum": rows,
     "sum": sums,
     "quantize": quantize,
     "matmul": matmul,

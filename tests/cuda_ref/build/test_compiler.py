@@ -14,6 +14,8 @@ SPILLS = {
     "softmax/registers": 320,
     "rms_norm/registers": 320,
     "add_rms_norm/registers": 720,
+    "quantize/registers": 480,
+    "cumsum/registers": 16,
     "rms_norm_grad/persistent": 80,
     "layer_norm_grad/persistent": 1964,
     "layer_norm/registers": 1000,
