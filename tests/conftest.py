@@ -13,6 +13,7 @@ from quick import QuickTier
 
 from suite.frameworks.jax import ADAPTER as JAX
 from suite.hardware.device import Device
+from suite.hardware.host import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -52,6 +53,8 @@ if not GPU:
     JAX.prepare(Device("cpu"))  # its cache, before a test imports jax
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
+# A cold cache is emptied before each sample. A virtual machine may report its host's, 30 times as large.
+os.environ.setdefault(CACHE_VARIABLE, str(16 << 20))
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core already
 
@@ -79,6 +82,11 @@ def where(device: str) -> Device:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
+    parser.addoption(
+        "--all-cases",
+        action="store_true",
+        help="parity tests without a GPU: every combination of implementation, family and dtype, not every pair",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from diff.rows import folder
 from report.rows import RECORD, square
+from tries import passes_once
 
 import suite
 from suite import api, frameworks, hardware
@@ -171,8 +172,12 @@ def test_a_time_is_that_of_compare() -> None:
     (row,) = suite.compare(
         "sigmoid", shapes=[(1_000_000,)], implementations="torch", dtypes="float32", device="cpu"
     ).to_dict("records")
-    timing = suite.time(torch.sigmoid, "sigmoid", (1_000_000,), beside="torch", device="cpu")
-    assert 1 / 8 < timing.device_us / row["device_us"] < 8
+
+    def is_near(_: int) -> None:
+        timing = suite.time(torch.sigmoid, "sigmoid", (1_000_000,), beside="torch", device="cpu")
+        assert 1 / 8 < timing.device_us / row["device_us"] < 8
+
+    passes_once(is_near, range(3))
 
 
 def test_a_wrong_function_is_not_timed() -> None:

@@ -174,7 +174,7 @@ def test_no_function_is_long_but_kernels() -> None:
             continue
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1  # without the signature
                 if length > LONGEST_FUNCTION:
                     long.append(f"{where(path)}:{node.lineno} {node.name}: {length} lines")
     assert not long, "\n".join(long)

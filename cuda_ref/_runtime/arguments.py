@@ -7,6 +7,8 @@ from torch import Tensor
 
 HAS_DEVICES = True
 """All arguments of a call must be on one device."""
+INDICES = ("int64",)
+"""Dtypes of arrays of indices."""
 
 
 def check_supported(operation: str, tensors: dict[str, Tensor], precision: str | None) -> None:

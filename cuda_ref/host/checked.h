@@ -166,9 +166,12 @@ CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool wr
     for (int n = 0, i = last_region; n < region_count; n++, i++) {
         if (i >= region_count) i = 0;
         Memory& r = regions[i];
-        if (r.freed || at < r.begin || at + bytes > r.begin + r.bytes) continue;
+        // An aligned word around the first element of a misaligned operand lies in the same allocation.
+        const bool around = !write && at < r.begin && at + bytes > r.begin && at % bytes == 0;
+        if (r.freed || (at < r.begin && !around) || at + bytes > r.begin + r.bytes) continue;
         last_region = i;
-        if (r.name[0]) note_global(r, at, bytes, write, is_volatile, place);
+        const uintptr_t from = around ? r.begin : at;
+        if (r.name[0]) note_global(r, from, at + bytes - from, write, is_volatile, place);
         return;
     }
     if (!too_many_regions) fail_bounds(at, bytes, write, place);

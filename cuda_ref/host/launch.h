@@ -91,7 +91,7 @@ static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, s
     block.blocks_left = uint64_t(grid.x) * grid.y * grid.z;
     block.direction = 1;
     block.dynamic_bytes = bytes;
-    block.shared_bytes = shared_limit(kernel) > SHARED_DEFAULT ? SHARED_OPTIN : SHARED_DEFAULT;
+    block.shared_bytes = is_allowed_shared(kernel, bytes) ? SHARED_OPTIN : SHARED_DEFAULT;
     block.body = body;
     block.closure = closure;
     block.failed = false;

@@ -118,6 +118,13 @@ static inline size_t shared_limit(const void* kernel) {
     return limit;
 }
 
+// True if cudaFuncSetAttribute has allowed so much dynamic shared memory: then static memory does not count against 48 KB.
+static inline bool is_allowed_shared(const void* kernel, size_t bytes) {
+    for (int i = 0; i < shared_limit_count; i++)
+        if ((kernel == nullptr || shared_limits[i].kernel == kernel) && shared_limits[i].bytes >= bytes) return true;
+    return false;
+}
+
 template <typename... P>
 static const void* address(void (*kernel)(P...)) {
     return reinterpret_cast<const void*>(kernel);

@@ -40,7 +40,7 @@ __device__ __forceinline__ unsigned read_flag(const unsigned* from) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
     return x;
 #else
-    return *from;
+    return *static_cast<const volatile unsigned*>(from);
 #endif
 }
 
@@ -48,7 +48,7 @@ __device__ __forceinline__ void write_flag(unsigned* to, unsigned step) {
 #ifdef __CUDA_ARCH__
     asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(to), "r"(step) : "memory");
 #else
-    *to = step;
+    *static_cast<volatile unsigned*>(to) = step;
 #endif
 }
 

@@ -6,6 +6,8 @@ import jax
 
 HAS_DEVICES = False
 """Checks run while JAX traces, and a traced array has no device."""
+INDICES = ("int64", "int32")
+"""Dtypes of arrays of indices. JAX without its 64-bit mode has int32 alone."""
 
 
 def check_supported(operation: str, arrays: dict[str, jax.Array], precision: str | None) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 
 HAS_DEVICES = False
 """NumPy's arrays are all in the host's memory."""
+INDICES = ("int64",)
+"""Dtypes of arrays of indices."""
 
 
 def check_supported(operation: str, arrays: dict[str, np.ndarray], precision: str | None) -> None:

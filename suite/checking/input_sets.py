@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FOOTPRINT = 2
 """The sets of inputs have more than this many times the bytes of the last-level cache."""
+MOST_BYTES = 1 << 38
+"""Most addresses of all sets together."""
 MAX_SETS = 16_384
 """The largest number of sets: binding each takes the host some 10 us."""
 
@@ -25,5 +27,6 @@ def sets_needed(input_bytes: int, cache_bytes: int) -> int:
 def input_sets(problem: Problem, cache_bytes: int, most: int = MAX_SETS) -> list[tuple[torch.Tensor, ...]]:
     """Sets that together exceed twice a cache of `cache_bytes`, or `most` sets, with both draws in turn."""
     size = sum(each.numel() * each.element_size() for each in problem.draws[0])
-    count = min(most, sets_needed(size, cache_bytes))
+    span = sum(each.untyped_storage().nbytes() for each in problem.draws[0])
+    count = min(most, sets_needed(size, cache_bytes), max(1, MOST_BYTES // max(1, span)))
     return [copies_with_layout(problem.draws[i % len(problem.draws)]) for i in range(count)]

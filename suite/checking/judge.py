@@ -93,7 +93,7 @@ def judge_together(
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
                 total.add(_judge_piece(output, truth, dtype, position))
-                total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, dtype)
+                total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, truth.dtype or dtype)
         del truth  # frees its memory for the next piece
     return [
         refused(refusal) if refusal is not None else _verdict(output, total, results)

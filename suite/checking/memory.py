@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 
+from suite.problem import far
 from suite.problem.guard_bands import BAND_BYTES, bands_intact, copy_between_bands, has_bands, view_between_bands
 from suite.problem.outputs import located
 
@@ -118,18 +119,26 @@ def copies_with_layout(
     storages: dict[int, torch.UntypedStorage] = {}
     copies = []
     for tensor in tensors:
-        address = tensor.untyped_storage().data_ptr()
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
         if address not in storages:
-            whole = whole_storage(tensor)
-            copy = torch.empty_like(whole) if allocate is None else allocate(whole.nbytes).view(whole.dtype)
-            storages[address] = copy.copy_(whole).untyped_storage()
+            memory = far.memory_like(tensor, storage.nbytes()) if allocate is None else allocate(storage.nbytes())
+            storages[address] = memory.untyped_storage()
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        copies.append(copy.set_(storages[address], tensor.storage_offset(), tensor.shape, tensor.stride()))
+        copy.set_(storages[address], tensor.storage_offset(), tensor.shape, tensor.stride())
+        whole_storage(copy).copy_(whole_storage(tensor))
+        copies.append(copy)
     return tuple(copies)
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all of the storage behind `tensor` as a vector of the widest integers that divide its size."""
+    """Return all of the storage behind `tensor` as a vector of the widest integers that divide its size.
+
+    Where slices lie far apart (`suite/problem/far.py`), return those alone.
+    """
+    slices = far.slices(tensor)
+    if slices is not None:
+        return slices.view(INTEGERS[tensor.element_size()])
     storage = tensor.untyped_storage()
     everything = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
     return everything.view(INTEGERS[math.gcd(8, storage.nbytes())])
@@ -148,7 +157,10 @@ def copies_with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ..
 
 
 def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements between the guard bands of a storage as a vector."""
+    """Return the elements between the guard bands of a storage as a vector; of far slices those alone."""
+    slices = far.slices(tensor)
+    if slices is not None:
+        return slices
     flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     flat.set_(tensor.untyped_storage())  # type: ignore[call-overload]
     return flat[BAND_BYTES // flat.element_size() : -BAND_BYTES // flat.element_size()]

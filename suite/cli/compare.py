@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from suite.cli.cluster_run import surveyed
 from suite.cli.compare_run import OperationFile, run_comparison
+from suite.cli.model_options import ModelOption, TokensOption, layers_of, operations_of, own_dtype
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
     BaselineOption,
     CacheOption,
+    ClusterOption,
     ColumnsOption,
     CommitOption,
     CompileOption,
@@ -29,6 +32,7 @@ from suite.cli.options import (
     GpusOption,
     ImplementationOption,
     InputsOption,
+    InsecureOption,
     JsonOption,
     KernelBenchOption,
     MaxNoiseOption,
@@ -77,13 +81,20 @@ from suite.runner.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from suite.cluster.hosts import Survey
     from suite.hardware.device import Device
     from suite.problem.source import Kind
     from suite.results.render import View
 
 
+EXIT_STATUS = (
+    "Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, "
+    "2 for unusable arguments."
+)
+
+
 def compare(
-    context: typer.Context,
+    command: typer.Context,
     operations: OperationsArgument = None,
     op: OperationsOption = None,
     reference: ReferenceOption = None,
@@ -96,10 +107,14 @@ def compare(
     precision: PrecisionOption = None,
     shape: ShapeOption = None,
     shapes_file: ShapesFromOption = None,
+    model: ModelOption = None,
+    tokens: TokensOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
     gpus: GpusOption = None,
+    cluster: ClusterOption = "",
+    insecure: InsecureOption = False,
     cache: CacheOption = "cold",
     sweep: SweepOption = False,
     sustained: SustainedOption = Sustain.LARGEST,
@@ -130,21 +145,26 @@ def compare(
     file_format: FormatOption = "csv",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every implementation against float64, time those that agree, and tabulate.
-
-    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
-    """
-    op = [*split(operations), *split(op)]
+    """Check every implementation against float64, time those that agree, and tabulate."""
+    layers = layers_of(model, tokens)
+    op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
-    where, own, shapes = resolve(device), _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op)
-    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files, gpus)
+    own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
+    where, survey = _where(command.params, device)
+    selection = _selection(op, impl, exclude, dtype, precision, sized, operation_options, inputs, sweep, files, gpus)
     options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
     options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
     options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
-    run_comparison(selection, own, options, _given(context, selection), _folder(where, out, publish), shown)
+    run_comparison(selection, own, options, _given(command, selection), _folder(where, out, publish), shown, survey)
 
 
-def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
+def _where(parameters: Mapping[str, Any], device: str | None) -> tuple[Device, Survey | None]:
+    """The device of the run, and the cluster that has it if `--cluster` is given."""
+    survey = surveyed(parameters)
+    return (resolve(device), None) if survey is None else (survey.device, survey)
+
+
+def _given(command: typer.Context, selection: Selection) -> dict[str, Any]:
     """The command's parameters as they are kept with the results: lists are split, and a name has one place."""
     lists = {
         "op": selection.operations,
@@ -154,7 +174,8 @@ def _given(context: typer.Context, selection: Selection) -> dict[str, Any]:
         "precision": selection.precisions,
         "inputs": selection.inputs,
     }
-    return {**context.params, **lists, "operations": None, "shape": selection.shapes, "shapes_file": None}
+    models = {"shapes_file": None, "model": None, "tokens": None}
+    return {**command.params, **lists, "operations": None, "shape": selection.shapes, **models}
 
 
 def _selection(

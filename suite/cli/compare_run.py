@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from suite.cli.cluster_run import for_cluster
 from suite.cli.messages import say
 from suite.cli.once import call_once
 from suite.cli.output import Output
@@ -23,7 +25,9 @@ from suite.runner.options import Options
 from suite.runner.selection import Selection
 
 if TYPE_CHECKING:
+    from suite.cluster.hosts import Survey
     from suite.hardware.device import Device
+    from suite.models.workload import Workload
     from suite.problem.source import Kind
     from suite.results.row import Row
     from suite.results.store import Results
@@ -40,11 +44,12 @@ def run_comparison(
     parameters: Mapping[str, Any],
     out: Path | None,
     shown: Output,
+    cluster: Survey | None = None,
 ) -> None:
     """Plan, run and report; with `--once`, make that call alone.
 
     `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
-    kind. `out` is the folder of the results; None makes a new folder for the run.
+    kind. `out` is the folder of the results; None makes a new folder for the run. `cluster` runs the cases, if given.
     """
     from suite import hardware
     from suite.results.resume import settings
@@ -57,8 +62,10 @@ def run_comparison(
     shown.check()
     _check_files(selection, own, options, parameters, out)
     selection = _with_operation_file(selection, own, options, shown.remark)
-    memory = hardware.memory_bytes(where.type, where.index)
+    memory = cluster.memory_bytes if cluster is not None else hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
+    if cluster is not None:
+        jobs, options = for_cluster(jobs, options, cluster, shown.remark)
     options = replace(options, devices=_devices(jobs, parameters.get("gpus"), options))
     if options.devices > 1 and options.host is not None:
         options = replace(options, host=None)
@@ -67,21 +74,34 @@ def run_comparison(
     refuse_too_large(jobs, memory and memory // share, where.name)
     refuse_unknown_baseline(jobs, shown.view.baseline)
     _warn_of_tuned_file(where, shown.remark)
-    environment = hardware.environment_record(where.type, where.index, str(parameters.get("commit") or ""))
-    if selection.workload is not None:
-        environment["workload"] = selection.workload.document()
-        parameters = {**parameters, "shapes_file": selection.workload.digest}
+    environment = _environment(where, str(parameters.get("commit") or ""), cluster)
+    if selection.workloads:
+        environment["workloads"] = [each.document() for each in selection.workloads]
+        parameters = {**parameters, "shapes_file": " ".join(each.digest for each in selection.workloads)}
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     results = _results([job.op.name for job in jobs], where, out, environment, parameters, shared)
     options = replace(options, code_folder=results.folder / CODE)
-    rows = _run(jobs, options, results, shown)
-    if selection.workload is not None and shown.tables:
-        from suite.report.layer import sentences
-
-        for line in sentences(selection.workload, rows):
-            print(line, flush=True)
+    rows = _run(jobs, options, results, shown, cluster)
+    if selection.workloads and options.timed and shown.tables:
+        _print_layers(selection.workloads, rows)
     _report(rows, results, environment, options, shown)
+
+
+def _print_layers(workloads: Sequence[Workload], rows: Sequence[Row]) -> None:
+    from suite.cli.console import print_lines, stdout
+    from suite.report.layer import layers_of
+    from suite.report.layer_table import layer_tables
+
+    console = stdout()
+    print_lines(console, layer_tables(layers_of(workloads, rows), console.width))
+
+
+def _environment(where: Device, commit: str, cluster: Survey | None) -> dict[str, Any]:
+    """The environment record of the run, from a host that runs it."""
+    from suite import hardware
+
+    return cluster.environment if cluster is not None else hardware.environment_record(where.type, where.index, commit)
 
 
 def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
@@ -145,8 +165,8 @@ def _with_operation_file(
     """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
     if own is None:
         return selection
-    if selection.workload is not None:
-        raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
+    if selection.workloads:
+        raise UsageError(f"a model's shapes are of the suite's operations, and --{own[1]} has its own")
     from suite.runner.operation_file import load_operation
 
     op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
@@ -157,13 +177,13 @@ def _with_operation_file(
     return replace(selection, own=op)
 
 
-def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output) -> list[Row]:
+def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output, cluster: Survey | None) -> list[Row]:
     """Run `jobs` and return all rows, stored in `results` as they come.
 
     An interruption ends the command with exit status 130.
     """
     from suite.cli.console import RunConsole
-    from suite.cluster import local
+    from suite.cluster import local, remote
     from suite.results import parquet, run_folder
     from suite.runner import compare as one_device
 
@@ -173,6 +193,8 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output)
             if results.kept:
                 shown.remark(f"resumed: {len(results.kept)} rows are there already")
             compare = local.compare if options.devices > 1 else one_device.compare
+            if cluster is not None:
+                compare = partial(remote.compare, address=cluster.address)
             rows = compare(jobs, options, console, results.kept)
             results.complete()
     except KeyboardInterrupt:

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from suite import __version__
-from suite.cli import panels
-from suite.cli.compare import compare
+from suite.cli import cluster, panels
+from suite.cli.compare import EXIT_STATUS, compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
 from suite.cli.emulate import emulate
@@ -55,7 +55,9 @@ def options_of_all_commands(
     pass
 
 
-app.command("compare")(panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS))
+app.command("compare", epilog=EXIT_STATUS)(
+    panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS)
+)
 app.command("tune")(with_operation_options(tune))
 app.command("list")(list_operations)
 app.command("diff")(diff)
@@ -68,6 +70,7 @@ app.command("doctor")(doctor)
 app.command("emulate")(emulate)
 app.command("exercise")(exercise)
 app.command("new-op")(new_op)
+app.add_typer(cluster.app, name="cluster")
 
 
 def main() -> None:

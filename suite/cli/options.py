@@ -103,6 +103,18 @@ GpusOption = Annotated[
         "the number of ranks (default: 2). On a CPU: processes; cases are shared with --no-time only.",
     ),
 ]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Share the cases among the devices of a cluster, at the address that `cluster start` prints; --device "
+        "names their model.",
+    ),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="A cluster without TLS: whoever reaches its port runs programs as you.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")]
 FilesOption = Annotated[
     list[Path] | None,

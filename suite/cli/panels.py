@@ -13,7 +13,7 @@ from typer.models import OptionInfo
 COMPARE: Mapping[str, Sequence[str]] = {
     "": ("operations", "op", "impl", "files", "dtype", "shape", "inputs", "device", "no_time", "out", "quiet"),
     "What to compare": ("exclude", "baseline", "reference", "kernelbench", "gpumode"),
-    "Sizes and inputs": ("sweep", "shapes_file", "precision", "seed"),
+    "Sizes and inputs": ("sweep", "shapes_file", "model", "tokens", "precision", "seed"),
     "Measuring": (
         "cache",
         "sustained",
@@ -23,6 +23,8 @@ COMPARE: Mapping[str, Sequence[str]] = {
         "repeat",
         "timeout",
         "gpus",
+        "cluster",
+        "insecure",
         "transfers",
         "compiles",
     ),

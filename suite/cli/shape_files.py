@@ -28,10 +28,17 @@ Entry = tuple[str, str]
 """A shape as a text for `--shape`, and its place in the file: `line 3`, `entry 2`."""
 
 
-def sizes(given: Sequence[str] | None, path: Path | None, operations: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of a `Selection` that `--shape` and `--shapes-from` set, for these operations."""
+def sizes(
+    given: Sequence[str] | None, path: Path | None, operations: Sequence[str] = (), layers: Sequence[Workload] = ()
+) -> dict[str, Any]:
+    """The fields of a `Selection` that `--shape`, `--shapes-from` and `--model` set, for these operations.
+
+    `layers` are those of `--model`. Raises `UsageError` if a model's shapes come from both.
+    """
     listed, workload = shapes_from(path, operations)
-    return {"shapes": (*(given or ()), *listed), "workload": workload}
+    if path is not None and layers:
+        raise UsageError(f"--model has shapes of its own, so it takes no --shapes-from {path}")
+    return {"shapes": (*(given or ()), *listed), "workloads": (*layers, *([] if workload is None else [workload]))}
 
 
 def shapes_from(path: Path | None, operations: Sequence[str] = ()) -> tuple[list[str], Workload | None]:

@@ -71,6 +71,12 @@ class Ledger:
             return self._waiting[group].popleft()
         return None
 
+    def give_back(self, number: int) -> None:
+        """Let a task that has not begun wait again."""
+        if number not in self._rows:
+            task = self.tasks[number]
+            self._waiting[task.group].appendleft(task)
+
     def step(self, number: int, position: int, doing: str) -> None:
         """Report the next step of a task."""
         case = self.tasks[number].case
@@ -98,11 +104,10 @@ class Ledger:
         if number in self._rows:
             return
         self._lost[number] += 1
-        task = self.tasks[number]
         if self._lost[number] < MAX_RUNS:
-            self._waiting[task.group].appendleft(task)
+            self.give_back(number)
             return
-        job = self._jobs[number]
+        task, job = self.tasks[number], self._jobs[number]
         reason = f"its process was lost {MAX_RUNS} times, at last on {place}: {one_line(how)}"
         there = {row.implementation: row for row in task.finished}
         rows = [

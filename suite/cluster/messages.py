@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from suite.custom.about import About
+from suite.hardware.device import Device
 from suite.implementations.identity import Reference
 from suite.problem.case import Case
 from suite.problem.source import Source
@@ -31,6 +32,8 @@ class Setup:
 
     options: Options
     own: Own | None = None
+    run: str = ""
+    """Name of a run in a cluster. Two runs do not share a process."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,37 @@ class Finished:
     rows: tuple[Row, ...]
 
 
-Message = Setup | Task | Doing | Stored | Finished
+@dataclass(frozen=True)
+class Lost:
+    """A task whose process ended without its rows."""
+
+    number: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """One device of a cluster, as its worker describes it."""
+
+    name: str
+    """Name of the worker, which it keeps when it is restarted."""
+    host: str
+    gpu: str
+    """UUID of the GPU; empty on a CPU."""
+    device: Device
+    memory_bytes: int | None
+    """Free memory of the device."""
+    code: str
+    """Digest of the code that it runs."""
+    versions: str
+    """Python and the packages that affect a row."""
+
+    @property
+    def where(self) -> str:
+        return " ".join(filter(None, (self.host, self.gpu)))
+
+
+Message = Setup | Task | Doing | Stored | Finished | Lost | Place
 
 
 def encode(message: Message) -> str:

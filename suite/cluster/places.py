@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from suite import hardware
 from suite.core.errors import UsageError
 from suite.hardware import host
-from suite.hardware.device import Device
+from suite.hardware.device import Device, resolve
 from suite.hardware.threads import THREAD_VARIABLES
 
 MAX_DEVICES = 1024
@@ -40,3 +40,17 @@ def environments(device: Device, devices: int) -> Sequence[dict[str, str]]:
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     uuids = [hardware.uuid(index) for index in alike(device)[:devices]]
     return [{**os.environ, **order, "CUDA_VISIBLE_DEVICES": uuid} for uuid in uuids]
+
+
+def of_this_host(most: int | None) -> list[tuple[str, dict[str, str]]]:
+    """The model and the environment of a process for each visible GPU, of any model, `most` at most.
+
+    Without a GPU, of `most` processes on the CPU; None: one.
+    """
+    gpus = hardware.devices()
+    if not gpus:
+        cpu, blind = resolve("cpu"), {"CUDA_VISIBLE_DEVICES": ""}
+        return [(cpu.name, {**each, **blind}) for each in environments(cpu, most or 1)]
+    first = {facts["name"]: facts["index"] for facts in reversed(gpus)}
+    models = [resolve(f"cuda:{index}") for index in sorted(first.values())]
+    return [(model.name, each) for model in models for each in environments(model, len(alike(model)))][:most]

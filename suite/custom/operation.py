@@ -100,7 +100,9 @@ class CustomOperation(Operation):
     ) -> list[Case]:
         return super().cases(inputs, device_type, shapes if inputs == "normal" else shapes or self.about.defaults, more)
 
-    def telling_cases(self, dtype: str, precision: str, *, first: bool = False) -> dict[str, Case]:
+    def telling_cases(
+        self, dtype: str, precision: str, *, first: bool = False, device_type: str = "cpu"
+    ) -> dict[str, Case]:
         """The first case with other numbers in its constant parameters, if it has such and they fit beside that case.
 
         A process that has only the description of the file knows none.

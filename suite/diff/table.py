@@ -11,7 +11,7 @@ from suite.diff.change import Change, Diff, Evidence, Verdict
 from suite.diff.interval import Estimate, as_ratio
 from suite.diff.render import shown, unmatched
 from suite.results.render import number
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.notes import Notes
 
@@ -45,7 +45,7 @@ def _case(found: Diff, changes: Sequence[Change], width: int) -> list[Text]:
     from rich.text import Text
 
     row, notes = changes[0].base, Notes()
-    title = one_line(f"{row.operation} {short_case(row.case)} {short_dtype(row)}; speed of NEW over BASE")
+    title = one_line(f"{case_title(row)}; speed of NEW over BASE")
     fields = [
         Field("verdict", [change.verdict for change in changes], False),
         Field("ratio", [_ratio(change.ratio) for change in changes]),

@@ -10,8 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from suite.core.errors import UsageError
+
 DEFAULT_CACHE_BYTES = 64 << 20
 """Assumed size of the last-level cache if the system does not report it. Most caches are smaller."""
+CACHE_VARIABLE = "SUITE_CACHE_BYTES"
+"""Environment variable with the size of the last-level cache. A virtual machine reports the whole cache of its host."""
 
 
 def cores() -> int:
@@ -88,7 +92,12 @@ def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
 
 
 def cpu_cache_bytes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Size of the last-level cache in bytes."""
+    """Size of the last-level cache in bytes: what the environment says, else what the system reports."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given is not None:
+        if not given.isdecimal() or not int(given):
+            raise UsageError(f"{CACHE_VARIABLE}={given}: must be a number of bytes")
+        return int(given)
     sizes = []
     for entry in folder.glob("index*/size"):
         try:

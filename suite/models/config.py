@@ -37,6 +37,9 @@ NAMES = {
     "value head": ("v_head_dim",),
 }
 """Keys of a configuration that stand for the same number, by its name here."""
+ACTIVATIONS = ("hidden_activation", "hidden_act", "dense_act_fn")
+ROTATED_SHARES = ("partial_rotary_factor", "rotary_pct")
+"""Keys of the share of a head that is rotated; all of it if there is none."""
 ZERO_IS_NONE = ("shared experts", "narrow query")
 
 
@@ -53,11 +56,12 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
     if not kind.causal and queries != seq:
         raise UsageError(f"--queries {queries}: {config['model_type']} is an encoder, all tokens are new")
     numbers = {name: _number(path, config, name) for name in NAMES}
-    sizes = _sizes(path, kind, numbers, batch * queries)
+    sizes = _sizes(path, kind, config, numbers, batch, queries)
     attention = {"B": batch, "H": sizes.heads, "H_kv": sizes.kv_heads, "S_q": queries, "S_k": seq, "D": sizes.head_dim}
     shapes = [
         *layer.norms(kind, sizes),
         *layer.projections(kind, sizes),
+        *layer.rotation(kind, sizes),
         LayerShape("attention", 1, "attention", attention, {"causal": kind.causal and queries > 1}),
         layer.output(kind, sizes),
         *layer.feed_forward(kind, sizes),
@@ -71,28 +75,41 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
     )  # fmt: skip
 
 
-def _sizes(path: Path, kind: Kind, numbers: Mapping[str, int | None], tokens: int) -> Sizes:
+def is_causal(path: Path) -> bool:
+    """True if the tokens of this model see no later ones, so that keys and values are cached. Raises as `workload`."""
+    return _kind(path, _config(path)).causal
+
+
+def _sizes(
+    path: Path, kind: Kind, config: Mapping[str, Any], numbers: Mapping[str, int | None], batch: int, queries: int
+) -> Sizes:
     hidden, heads, _ = (_needed(path, numbers, name) for name in ("hidden", "heads", "layers"))
     kv_heads = heads if kind.latent else numbers["kv_heads"] or heads
     if heads % kv_heads:
         raise UsageError(f"{path}: {heads} attention heads are no multiple of {kv_heads} key and value heads")
-    latent = experts = None
-    head_dim = numbers["head_dim"] or hidden // heads
-    if kind.latent:
-        key, plain, rotary, value = (
-            _needed(path, numbers, name) for name in ("narrow key", "plain head", "rotary head", "value head")
-        )
-        latent, head_dim = Latent(numbers["narrow query"] or 0, key, plain, rotary, value), plain + rotary
-    if kind.experts:
-        count, chosen, width = (
-            _needed(path, numbers, name) for name in ("experts", "chosen experts", "experts' width")
-        )
-        if chosen > count:
-            raise UsageError(f"{path}: {chosen} experts for each token, but there are only {count}")
-        experts = Experts(count, chosen, numbers["shared experts"] or 0, width)
+    latent = _latent(path, numbers) if kind.latent else None
+    head_dim = latent.plain + latent.rotary if latent else numbers["head_dim"] or hidden // heads
     needs_inner = kind.gated and not kind.experts
     inner = numbers["inner"] or (_needed(path, numbers, "inner") if needs_inner else 4 * hidden)
-    return Sizes(tokens, hidden, heads, kv_heads, head_dim, inner, experts, latent)
+    return Sizes(
+        batch, queries, hidden, heads, kv_heads, head_dim, inner,
+        rotary=latent.rotary if latent else _rotated(path, config, head_dim),
+        activation="gelu_tanh" if _is_gelu(config) else "silu",
+        experts=_experts(path, numbers) if kind.experts else None,
+        latent=latent,
+    )  # fmt: skip
+
+
+def _latent(path: Path, numbers: Mapping[str, int | None]) -> Latent:
+    names = ("narrow key", "plain head", "rotary head", "value head")
+    return Latent(numbers["narrow query"] or 0, *(_needed(path, numbers, name) for name in names))
+
+
+def _experts(path: Path, numbers: Mapping[str, int | None]) -> Experts:
+    count, chosen, width = (_needed(path, numbers, name) for name in ("experts", "chosen experts", "experts' width"))
+    if chosen > count:
+        raise UsageError(f"{path}: {chosen} experts for each token, but there are only {count}")
+    return Experts(count, chosen, numbers["shared experts"] or 0, width)
 
 
 def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
@@ -126,9 +143,28 @@ def _kind(path: Path, config: Mapping[str, Any]) -> Kind:
     if not isinstance(given, str) or given not in KINDS:
         known = f"known are {', '.join(KINDS)}{did_you_mean(given, KINDS)}"
         raise UsageError(f"{path}: model_type is {one_line(given)[:40]!r}; {known}")
-    projection = config.get("feed_forward_proj")  # of t5: `relu` or `gated-gelu`
-    gated = KINDS[given].gated or (isinstance(projection, str) and projection.startswith("gated"))
-    return replace(KINDS[given], gated=gated)
+    return replace(KINDS[given], gated=KINDS[given].gated or _is_gated(config))
+
+
+def _is_gated(config: Mapping[str, Any]) -> bool:
+    """True if a configuration of t5 names a gated feed-forward part: `gated-gelu` instead of `relu`."""
+    projection = config.get("feed_forward_proj")
+    return isinstance(projection, str) and projection.startswith("gated")
+
+
+def _is_gelu(config: Mapping[str, Any]) -> bool:
+    """True if the gate's activation is a GELU, exact or by its approximation; else it is a SiLU."""
+    name = next((value for key in ACTIVATIONS if isinstance(value := config.get(key), str)), "")
+    return "gelu" in name or _is_gated(config)
+
+
+def _rotated(path: Path, config: Mapping[str, Any], head_dim: int) -> int:
+    """The even number of a head's features that are rotated."""
+    key = next((key for key in ROTATED_SHARES if config.get(key) is not None), None)
+    share = 1.0 if key is None else config[key]
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise UsageError(f"{path}: {key} is {one_line(share)[:40]}; expected a share, above 0 and at most 1")
+    return max(2, int(head_dim * share) // 2 * 2)
 
 
 def _number(path: Path, config: Mapping[str, Any], name: str) -> int | None:

@@ -61,6 +61,12 @@ class Workload:
         return f"{self.model}, batch {self.batch}, {tokens}"
 
     @property
+    def new_tokens(self) -> str:
+        """The head of a column: `1 token`, `64 tokens`."""
+        count = self.batch * self.queries
+        return f"{count} token{'s' if count > 1 else ''}"
+
+    @property
     def digest(self) -> str:
         return hashlib.sha256(self.text().encode()).hexdigest()[:8]
 
@@ -88,6 +94,18 @@ class Workload:
         shapes = ",\n".join(f"    {json.dumps(shape)}" for shape in document.pop("shapes"))
         head = json.dumps(document, indent=2).removesuffix("\n}")
         return f'{head},\n  "shapes": [\n{shapes}\n  ]\n}}\n'
+
+
+def kept_in(environment: Mapping[str, Any]) -> list[Workload]:
+    """The workloads that an environment record names. Raises `UsageError` for a damaged record.
+
+    A record of before several could run at once has a single one, under `workload`.
+    """
+    single = environment.get("workload")
+    documents = environment.get("workloads", [] if single is None else [single])
+    if not isinstance(documents, list):
+        raise UsageError(f"workloads is {one_line(documents)[:40]!r}; expected a list")
+    return [from_document(each) for each in documents]
 
 
 def is_workload(contents: bytes) -> bool:

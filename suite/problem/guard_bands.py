@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import torch
 
+from suite.problem import far
+
 BAND_BYTES = 4096
 """Bytes of each band. A multiple of every alignment that kernels or libraries assume of an array."""
 PATTERN = 0xFF
 
 
 def copy_between_bands(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy the bytes of the tensor's storage to new memory between two bands."""
+    """Copy the bytes of the tensor's storage to new memory between two bands; of far slices those alone."""
     storage = tensor.untyped_storage()
     given = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
-    block = torch.empty(len(given) + 2 * BAND_BYTES, dtype=torch.uint8, device=tensor.device)
+    block = far.memory_like(tensor, len(given) + 2 * BAND_BYTES)
     block[:BAND_BYTES] = PATTERN
     block[-BAND_BYTES:] = PATTERN
-    block[BAND_BYTES:-BAND_BYTES].copy_(given)
+    slices, to = (far.slices(each) for each in (tensor, view_between_bands(block.untyped_storage(), tensor)))
+    if slices is not None and to is not None:
+        to.copy_(slices)
+    else:
+        block[BAND_BYTES:-BAND_BYTES].copy_(given)
     return block
 
 

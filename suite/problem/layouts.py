@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from suite.problem import placement
+from suite.problem import far, placement
 from suite.problem.shape import Shape
 
 Place = Callable[["torch.Tensor"], "torch.Tensor"]
@@ -31,10 +31,11 @@ KINDS: dict[str, Place] = {
     "stepped": lambda operand: placement.stepped(operand, 0),
     "misaligned": lambda operand: placement.misaligned(operand, 0),
     **{f"repeated{axis}": partial(placement.repeated, position=axis) for axis in range(4)},
+    **{f"far{axis}": partial(far.place, axis=axis) for axis in range(4)},
 }
 """Dense; the last two axes swapped; all axes in the opposite order; a gap of one element after each row; every third
 column of rows far apart, with offsets of more than 17 bits; one element off a multiple of 16 bytes; the first slice of
-an axis, with a stride of 0."""
+an axis, with a stride of 0; slices of an axis with offsets of more than 31 bits."""
 
 BY_AXES = {1: ("misaligned", "stepped"), 2: ("transposed", "padded", "stepped", "misaligned")}
 """Kinds that differ for an operand with this number of axes; an operand with more axes has all kinds."""
@@ -49,10 +50,16 @@ PLACEMENTS = (
 )
 """The placements of whole families that these kinds include, the plain one first."""
 REPEATED = "repeated"
+FAR = "far"
 
 
 def known(text: str) -> bool:
     return all(kind in KINDS for kind in text.split("/"))
+
+
+def is_far(inputs: str) -> bool:
+    """True for inputs with an operand whose elements lie far apart."""
+    return any(word.startswith(FAR) and word in KINDS for word in inputs.replace("+", "/").split("/"))
 
 
 def place(text: str) -> Callable[[torch.Tensor, int], torch.Tensor]:

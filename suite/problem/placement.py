@@ -1,7 +1,8 @@
 """Places an operand in memory: with gaps, misaligned, repeated, transposed.
 
 Each function takes an operand and its position in the signature, and returns a tensor of the same shape. The memory
-between and beside its elements is NaN, so that reads outside the operand show in the result.
+between and beside its elements is NaN, so that reads outside the operand show in the result; for integers it is the
+largest one.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def elements_of_repeated(shape: Shape, position: int) -> int:
 
 
 def _surrounded_by_nan(operand: torch.Tensor, around: Shape, within: tuple[object, ...]) -> torch.Tensor:
-    view = operand.new_full(around, math.nan)[within]
+    beside = math.nan if operand.is_floating_point() else torch.iinfo(operand.dtype).max
+    view = operand.new_full(around, beside)[within]
     assert view.shape == operand.shape
     return view.copy_(operand)

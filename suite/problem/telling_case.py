@@ -6,8 +6,9 @@ An operation has those that it names itself, and a set that is built from its de
 2. each family of inputs with each value of its options, at the family's first shape;
 3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
-5. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
-6. each result with more than 2^16 elements.
+5. all operands with offsets of more than 31 bits, along each of their axes;
+6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
+7. each result with more than 2^16 elements.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Declared(Protocol):
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
     rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
-    cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_extreme_sizes(op))
+    cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_far(op), *_extreme_sizes(op))
     found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows)
     told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
@@ -182,6 +183,13 @@ def _shared_axes(op: Declared) -> Iterator[dict[int, int]]:
 def _specials(op: Declared) -> Iterator[TellingCase]:
     for inputs in names(len(_axes(op))):
         yield TellingCase(inputs, op.usual_shape, inputs, first=False)
+
+
+def _far(op: Declared) -> Iterator[TellingCase]:
+    from suite.problem import far, layouts
+
+    for number, inputs in enumerate(far.layouts(_axes(op), layouts.FAR)):
+        yield TellingCase(inputs, op.usual_shape, inputs, first=number == 0)
 
 
 def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCase]:

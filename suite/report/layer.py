@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from suite.core.errors import UsageError
-from suite.models.workload import LayerShape, Workload, from_document
+from suite.models.workload import LayerShape, Workload, kept_in
 from suite.report.load import Entry, Run, entries_of
 from suite.report.style import sort_key
 from suite.report.wording import duration
 from suite.results.row import Row
 
-VENDOR = "vendor libraries"
+FASTEST, VENDOR = "the fastest for each shape", "vendor libraries"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Layer:
 
         The fastest choice comes first. A choice that lacks a shape is left out.
         """
-        found = [("the fastest for each shape", [part.pick for part in self.parts])]
+        found = [(FASTEST, [part.pick for part in self.parts])]
         vendors = [[each for each in part.entries if each.row.vendor] for part in self.parts]
         found.append((VENDOR, [_fastest(each) for each in vendors]))
         found += [(name, [part.fastest_of(name) for part in self.parts]) for name in self.frameworks]
@@ -121,14 +121,12 @@ def layers(runs: Sequence[Run]) -> Iterator[Layer]:
     Raises `UsageError` for a damaged record.
     """
     for run, folder in [(each, part) for each in runs for part in each.parts]:
-        document = folder.environment.get("workload")
-        if document is None:
-            continue
         try:
-            workload = from_document(document)
+            workloads = kept_in(folder.environment)
         except UsageError as error:
             raise UsageError(f"{folder.path}: the workload in its environment record is damaged: {error}") from None
-        yield from _layers(workload, folder.on_its_device, run.label)
+        for workload in workloads:
+            yield from _layers(workload, folder.on_its_device, run.label)
 
 
 def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[Layer]:
@@ -143,17 +141,15 @@ def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[
             yield Layer(run, workload, arithmetic, parts)
 
 
-def sentences(workload: Workload, rows: Iterable[Row]) -> list[str]:
-    """Sentences on the layer of `workload`, from the rows of a run."""
-    rows = list(rows)
+def layers_of(workloads: Sequence[Workload], rows: Sequence[Row]) -> list[Layer]:
+    """The layers of `workloads`, one for each of these and each dtype and arithmetic, from the rows of a run."""
     entries = entries_of(rows, "", "", {row.device: "" for row in rows})
-    return [f"{each.arithmetic}: {text}" for each in _layers(workload, entries, "") for text in each.sentences]
+    return [layer for each in workloads for layer in _layers(each, entries, "")]
 
 
 def _fastest(entries: Sequence[Entry]) -> Entry | None:
-    """The fastest of the ranked entries, or of all if none is ranked."""
-    ranked = [entry for entry in entries if entry.ranked]
-    return min(ranked or entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
+    """The fastest entry, noisy or not: by one rule, no choice within a layer can be faster than the fastest."""
+    return min(entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
 
 
 def _sum(parts: Sequence[Part], picks: Sequence[Entry | None]) -> float | None:

@@ -34,6 +34,7 @@ WITHOUT_EFFECT = frozenset(
     (
         "as_json",
         "baseline",
+        "cluster",
         "columns",
         "commit",
         "count",
@@ -41,6 +42,7 @@ WITHOUT_EFFECT = frozenset(
         "dump",
         "file_format",
         "force",
+        "insecure",
         "once",
         "out",
         "profile",

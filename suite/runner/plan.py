@@ -93,12 +93,13 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
     _check_known("--precision", selection.precisions, PRECISIONS)
     if selection.shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
-    if (selection.shapes or selection.workload) and selection.sweep:
+    if (selection.shapes or selection.workloads) and selection.sweep:
         raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
-    if selection.workload and (selection.shapes or selection.families):
-        raise UsageError("--shapes-from has the shapes of a model, so it takes neither --shape nor --inputs but none")
-    if selection.workload and not {op.name for op in chosen} & set(selection.workload.operations):
-        raise UsageError(f"--shapes-from has shapes of {', '.join(selection.workload.operations)}; asked was {names}")
+    if selection.workloads and (selection.shapes or selection.families):
+        raise UsageError("a model has shapes of its own, so it takes neither --shape nor --inputs but none")
+    modelled = list(dict.fromkeys(name for each in selection.workloads for name in each.operations))
+    if selection.workloads and not {op.name for op in chosen} & set(modelled):
+        raise UsageError(f"the model has shapes of {', '.join(modelled)}; asked was {names}")
     _check_options(selection, chosen)
     _check_inputs(selection, chosen, device)
 
@@ -174,8 +175,8 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
         return _sweep_cases(op, selection, device)
     if selection.families:
         cases = _family_cases(op, selection, device, available_bytes)
-    elif selection.workload:
-        cases = _workload_cases(op, selection, selection.workload)
+    elif selection.workloads:
+        cases = [case for each in selection.workloads for case in _workload_cases(op, selection, each)]
     elif selection.shapes:
         cases = _shape_cases(op, selection)
     else:
@@ -262,17 +263,17 @@ def _family_cases(op: Operation, selection: Selection, device: Device, available
         elif "all" in selection.inputs and (device.type == "cuda" or not family.needs_gpu):
             found += [case for case in cases if available_bytes is None or op.memory_bytes(case) <= available_bytes]
     if "telling" in selection.inputs or ("all" in selection.inputs and not shapes):
-        found += _telling_cases(op, selection)
+        found += _telling_cases(op, selection, device)
     return found
 
 
-def _telling_cases(op: Operation, selection: Selection) -> list[Case]:
+def _telling_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The telling cases, as cases with rows of their own."""
     return [
         case
         for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in op.precisions(dtype)
-        for case in op.telling_cases(dtype, precision).values()
+        for case in op.telling_cases(dtype, precision, device_type=device.type).values()
     ]
 
 

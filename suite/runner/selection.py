@@ -23,7 +23,7 @@ class Selection:
     inputs: names of families of inputs, `telling`, `all` or `none`.
     sweep: run the operation's sizes from tiny to large.
     files: the files of `--with`.
-    workload: shapes of several operations.
+    workloads: shapes of several operations, from layers of a model.
     ranks: processes of an operation over several; 0 for the default.
     own: an operation that a user's file defines, instead of names.
     """
@@ -38,7 +38,7 @@ class Selection:
     inputs: tuple[str, ...] = ()
     sweep: bool = False
     files: tuple[Path, ...] = ()
-    workload: Workload | None = None
+    workloads: tuple[Workload, ...] = ()
     ranks: int = 0
     own: Operation | None = None
 

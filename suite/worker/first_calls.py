@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import torch
 
@@ -41,7 +42,8 @@ def build(
             return BuildReply(covered=False)
     if request.telling != "no":
         with adapter.without_tuning(module):
-            for each in ops.operation(case).telling_cases(case.dtype, case.precision, first=True).values():
+            kind: dict[str, Any] = {"first": True, "device_type": device.type}
+            for each in ops.operation(case).telling_cases(case.dtype, case.precision, **kind).values():
                 with suppress(Exception):
                     call(each)
     if device.type == "cuda":

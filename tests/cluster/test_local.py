@@ -104,10 +104,10 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: 
         begin = time.monotonic()
         run.send_signal(signal.SIGINT)
         said = run.stderr.read().decode()
-        assert run.wait(60) == 130
+        assert run.wait(SECONDS_TO_END) == 130
         assert time.monotonic() - begin < SECONDS_TO_END
     assert "Traceback" not in said
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=SECONDS_TO_END)[1] == []
     done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.search(r"resumed: \d+ rows are there already", done.stderr)

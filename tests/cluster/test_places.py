@@ -41,3 +41,19 @@ def test_processes_on_a_cpu_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host, "cores", lambda: 8)
     assert places.count("all", CPU) == 8
     assert [each["OMP_NUM_THREADS"] for each in places.environments(CPU, 3)] == ["2"] * 3
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_a_host_of_a_cluster_has_a_worker_for_each_gpu_of_any_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = {"cuda:0": H100, "cuda:1": Device("cuda", 1, "T4", (7, 5))}
+    monkeypatch.setattr(places, "resolve", gpus.__getitem__)
+    seats = [(model, each["CUDA_VISIBLE_DEVICES"]) for model, each in places.of_this_host(None)]
+    assert seats == [("H100", "GPU-0"), ("H100", "GPU-2"), ("T4", "GPU-1")]
+    assert len(places.of_this_host(2)) == 2
+
+
+def test_a_host_without_gpus_has_workers_that_see_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "devices", list)
+    seats = places.of_this_host(2)
+    assert [each["CUDA_VISIBLE_DEVICES"] for _, each in seats] == ["", ""]
+    assert len(places.of_this_host(None)) == 1

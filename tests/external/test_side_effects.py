@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from external_files import CASE, CPU, RIGHT, TRITON_FILE, SharedProcess, check, external, status, write
 
 from suite.worker.pool import Pool
@@ -278,16 +279,23 @@ def test_a_file_that_changes_during_a_run_is_an_error(worker: Pool, tmp_path: Pa
     assert reply.reason == "edited.py, or a file that it uses, changed while the run was going on (edited.py:1)"
 
 
-def test_a_call_with_side_effects_is_timed_with_their_removal_and_others_are_not(worker: Pool, tmp_path: Path) -> None:
-    changes = (
-        "import os, torch\ndef vector_add(a, b):\n    os.chdir('/')\n    torch.set_num_threads(3)\n    return a + b\n"
+def test_a_call_with_side_effects_is_timed_with_their_removal(worker: Pool, tmp_path: Path) -> None:
+    moves = (
+        "import os, torch\ndef vector_add(a, b):\n    assert os.getcwd() != '/'\n    os.chdir('/')\n    return a + b\n"
     )
-    times = {}
-    for line in external(write(tmp_path / "moves.py", changes)), external(write(tmp_path / "stays.py", RIGHT)):
-        request = TimeExternalRequest(CASE, line.reference, 0, "cold", transfers=False, vendor="torch", vendor_us=1e6)
-        reply = worker.ask(request, timeout_s=60.0)
-        assert isinstance(reply, TimeReply)
-        times[line.name] = reply.timings[line.name].device_us or 0.0
-        assert reply.timings[line.name].vs_best
-    assert min(times.values()) > 0
-    assert times["with/moves"] > times["with/stays"]
+    line = external(write(tmp_path / "moves.py", moves))
+    request = TimeExternalRequest(CASE, line.reference, 0, "cold", transfers=False, vendor="torch", vendor_us=1e6)
+    reply = worker.ask(request, timeout_s=60.0)
+    assert isinstance(reply, TimeReply)
+    assert reply.timings[line.name].device_us
+    assert reply.timings[line.name].vs_best
+
+
+@pytest.mark.parametrize("changes", [True, False], ids=["changes", "changes_nothing"])
+def test_a_call_without_side_effects_is_timed_without_the_search_for_them(changes: bool, tmp_path: Path) -> None:
+    body = "    os.chdir('/')\n" if changes else ""
+    line = external(write(tmp_path / "file.py", f"import os\ndef vector_add(a, b):\n{body}    return a + b\n"))
+    function = line.for_case(CASE).function_for(CASE, 2)
+    timed = line.function_to_time(function, lambda: function(torch.ones(3), torch.ones(3)))
+    assert (timed is function) == changes
+    assert (timed is function.function) == (not changes)

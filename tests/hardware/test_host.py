@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from suite import hardware
+from suite.core.errors import UsageError
 from suite.hardware import host
 
 
@@ -16,12 +19,22 @@ def test_cpu_name(tmp_path: Path) -> None:
     assert host.cpu_name(tmp_path / "none")
 
 
-def test_cpu_cache(tmp_path: Path) -> None:
+def test_cpu_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(host.CACHE_VARIABLE)
     for index, size in enumerate(["48K\n", "2048K\n", "105M\n", "odd\n", ""]):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(size)
     assert host.cpu_cache_bytes(tmp_path) == 105 << 20
     assert host.cpu_cache_bytes(tmp_path / "none") == host.DEFAULT_CACHE_BYTES
+    monkeypatch.setenv(host.CACHE_VARIABLE, "1000000")
+    assert host.cpu_cache_bytes(tmp_path) == 1_000_000
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "8M"])
+def test_a_cache_of_no_number_of_bytes_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(host.CACHE_VARIABLE, text)
+    with pytest.raises(UsageError, match=f"^SUITE_CACHE_BYTES={text}: must be a number of bytes$"):
+        host.cpu_cache_bytes()
 
 
 def test_cpu_memory() -> None:

@@ -48,7 +48,9 @@ def summary(found: Workload) -> dict[str, tuple[int, str, str]]:
 def test_llama(tmp_path: Path) -> None:
     found = of(tmp_path, LLAMA)
     assert summary(found) == {
-        "norms": (2, "rms_norm", "M=2048,N=4096"),
+        "sums with norms": (2, "add_rms_norm", "M=2048,N=4096"),
+        "rotary embedding": (1, "rope", "B=2,S=1024,H=32,H_kv=8,D=128"),
+        "activation": (1, "silu_mul", "M=2048,N=14336"),
         "query, output": (2, "matmul", "M=2048,N=4096,K=4096,layout=nt"),
         "key, value": (2, "matmul", "M=2048,N=1024,K=4096,layout=nt"),
         "attention": (1, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128,causal"),
@@ -66,6 +68,7 @@ def test_the_products_of_a_layer_have_its_parameters(tmp_path: Path) -> None:
 
 def test_gpt2(tmp_path: Path) -> None:
     assert summary(of(tmp_path, GPT2)) == {
+        "sums": (2, "matrix_add", "M=2048,N=768"),
         "norms": (2, "layer_norm", "M=2048,N=768"),
         "query, key, value": (1, "matmul", "M=2048,N=2304,K=768"),
         "attention": (1, "attention", "B=2,H=12,H_kv=12,S_q=1024,S_k=1024,D=64,causal"),
@@ -87,7 +90,12 @@ def test_gpt2(tmp_path: Path) -> None:
         ({"model_type": "gpt_neox", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
         ({"model_type": "gemma2", "head_dim": 256}, "norms", "M=2048,N=4096"),
         ({"model_type": "gemma3_text", "head_dim": 64}, "query norm", "M=65536,N=64"),
+        ({"model_type": "gemma2", "head_dim": 256}, "sums with norms", "M=2048,N=4096"),
+        ({"model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh"}, "activation",
+         "M=2048,N=14336,activation=gelu_tanh"),
         ({"model_type": "olmo2", "num_key_value_heads": 4}, "key norm", "M=2048,N=512"),
+        ({"model_type": "olmo2"}, "sums", "M=2048,N=4096"),
+        ({"model_type": "gpt_neox", "rotary_pct": 0.25}, "rotary embedding", "B=2,S=1024,H=32,H_kv=8,D=32"),
         ({"model_type": "bert"}, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128"),
         ({"model_type": "vit", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
         ({"model_type": "qwen3_moe", **EXPERTS}, "experts' gate, up", "M=128,N=768,K=4096,layout=nt"),
@@ -115,7 +123,8 @@ def test_experts_are_as_many_products_as_are_used(tmp_path: Path) -> None:
 def test_deepseek(tmp_path: Path) -> None:
     found = summary(of(tmp_path, DEEPSEEK))
     assert found == {
-        "norms": (2, "rms_norm", "M=2048,N=7168"),
+        "sums with norms": (2, "add_rms_norm", "M=2048,N=7168"),
+        "rotary embedding": (1, "rope", "B=2,S=1024,H=128,H_kv=1,D=64,layout=pairs"),
         "query norm": (1, "rms_norm", "M=2048,N=1536"),
         "key norm": (1, "rms_norm", "M=2048,N=512"),
         "query, narrow": (1, "matmul", "M=2048,N=1536,K=7168,layout=nt"),
@@ -126,6 +135,8 @@ def test_deepseek(tmp_path: Path) -> None:
         "output": (1, "matmul", "M=2048,N=7168,K=16384,layout=nt"),
         "router": (1, "matmul", "M=2048,N=256,K=7168,layout=nt"),
         "experts' gate, up": (512, "matmul", "M=64,N=2048,K=7168,layout=nt"),
+        "experts' activation": (256, "silu_mul", "M=64,N=2048"),
+        "shared experts' activation": (1, "silu_mul", "M=2048,N=2048"),
         "experts' down": (256, "matmul", "M=64,N=7168,K=2048,layout=nt"),
         "shared experts' gate, up": (2, "matmul", "M=2048,N=2048,K=7168,layout=nt"),
         "shared experts' down": (1, "matmul", "M=2048,N=7168,K=2048,layout=nt"),
@@ -172,19 +183,21 @@ def test_decoding_has_one_query_and_no_mask(tmp_path: Path) -> None:
 def test_every_case_is_one_that_the_operation_makes(tmp_path: Path, kind: str) -> None:
     """A report finds the rows of a shape by the text of its case."""
     found = from_document(json.loads(of(tmp_path, {**DEEPSEEK, **LLAMA, "model_type": kind}, 1, 8, 8).text()))
-    jobs = plan(Selection(tuple(found.operations), dtypes=("float32",), workload=found), CPU)
+    jobs = plan(Selection(tuple(found.operations), dtypes=("float32",), workloads=(found,)), CPU)
     cases = {(case.operation, case.label) for job in jobs for case in job.cases}
     assert cases == {(each.operation, each.case) for each in found.shapes}
 
 
 def test_only_the_operations_asked_for_are_run(tmp_path: Path) -> None:
     found = of(tmp_path, LLAMA, 1, 8, 8)
-    jobs = plan(Selection(("attention", "sigmoid"), dtypes=("bfloat16",), workload=found), CPU)
+    jobs = plan(Selection(("attention", "sigmoid"), dtypes=("bfloat16",), workloads=(found,)), CPU)
     assert [(job.op.name, len(job.cases)) for job in jobs] == [("attention", 1)]
-    with pytest.raises(UsageError, match="--shapes-from has shapes of rms_norm, matmul, attention; asked was sigmoid"):
-        plan(Selection(("sigmoid",), workload=found), CPU)
+    with pytest.raises(
+        UsageError, match="the model has shapes of add_rms_norm, matmul, rope, attention, silu_mul; asked was sigmoid"
+    ):
+        plan(Selection(("sigmoid",), workloads=(found,)), CPU)
     with pytest.raises(UsageError, match="takes neither --shape"):
-        plan(Selection(("matmul",), shapes=("4096",), workload=found), CPU)
+        plan(Selection(("matmul",), shapes=("4096",), workloads=(found,)), CPU)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +227,7 @@ def test_the_command_writes_what_compare_reads(
     expected = of(tmp_path, LLAMA, 1, 64, 64)
     assert suite(monkeypatch, "shapes", "config.json", "--seq", "64") == 0
     said = capsys.readouterr().err
-    assert "python -m suite compare --op rms_norm --op matmul --op attention --shapes-from" in said
+    assert "compare --op add_rms_norm --op matmul --op rope --op attention --op silu_mul --shapes-from" in said
     assert "--dtype bf16" in said
     assert shapes_from(Path("llamaforcausallm-b1-s64.json")) == ([], expected)
     assert suite(monkeypatch, "shapes", "config.json", "--seq", "8", "--queries", "9") == 2
@@ -266,5 +279,5 @@ def test_sizes_and_options_that_an_operation_lacks_are_refused() -> None:
     ):
         found = from_document({**about, "shapes": [{"name": "a", "count": 1, "operation": "matmul", **shape}]})
         with pytest.raises(UsageError, match=complaint):
-            plan(Selection(("matmul",), workload=found), CPU)
+            plan(Selection(("matmul",), workloads=(found,)), CPU)
     assert ops.get("matmul").dims == ("M", "N", "K")

@@ -33,6 +33,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "layer_norm": lambda size: (size, 2 * size),
     "quantize": lambda size: (size, 2 * size),
     "cumsum": lambda size: (size, 2 * size),
+    "cross_entropy": lambda size: (size, 2 * size),
     "matmul": lambda size: (64, size, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),
     "conv2d": lambda size: (2, 9, size // 8, 64, 40, 3, 3, 1, 1),

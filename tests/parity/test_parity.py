@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from known_limits import KNOWN
+from thinning import covering
 
 from suite import ops
 from suite.checking import diagnosis
@@ -33,23 +34,48 @@ RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positiv
 """Families in which float16 differs from bfloat16 by more than its rounding."""
 
 
-def parameters() -> list[object]:
-    """Implementations of one problem are neighbours, so that its inputs are drawn once. One family has float64 too.
+def combinations(*, every: bool, on_gpu: bool) -> list[tuple[str, str, str, str]]:
+    """The operation, family, dtype and name of the implementation of each test. Those of one problem are neighbours.
 
-    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels, and operations over
-    several processes, which tests/ranks has.
+    On a GPU these are all, elsewhere a covering set of each operation, or `every` combination. The family `normal` has
+    the sizes for timing, and is left out; so are other libraries' kernels, and operations over several processes, which
+    tests/ranks has. One family has float64 too.
     """
     found = []
     for name in ops.alone():
-        for family, kind in ops.get(name).families.items():
-            marks = [pytest.mark.gpu] if kind.needs_gpu else []
-            double = (DOUBLE,) if family == "strided" and DOUBLE in ops.get(name).dtypes_beyond else ()
+        op = ops.get(name)
+        rows, skipped = [], {}
+        for family, kind in op.families.items():
+            double = (DOUBLE,) if family == "strided" and DOUBLE in op.dtypes_beyond else ()
             for dtype in (*kind.dtypes, *double) if family != "normal" else ():
+                if dtype == "float16" and family not in RANGE and not on_gpu:
+                    continue  # on a CPU float16 takes the way of bfloat16; a GPU runs both
                 for each in builtin.implementations(name):
                     if each.peer is None and dtype in (*DTYPES, *each.dtypes_beyond):
-                        where = f"{name}-{family}-{dtype}-{each.name}"
-                        found.append(pytest.param(each, family, dtype, id=where, marks=marks))
+                        row = name, family, dtype, each.name
+                        if on_gpu or every or not (kind.needs_gpu or each.requires):
+                            rows.append(row)
+                        else:  # one test says why the others would be skipped
+                            skipped.setdefault(family if kind.needs_gpu else each.name, row)
+        found += rows if every or on_gpu else [*covering(rows), *skipped.values()]
     return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every, on_gpu = metafunc.config.getoption("all_cases"), bool(os.environ.get("SUITE_TEST_GPU"))
+    metafunc.parametrize(
+        ("implementation", "family", "dtype"),
+        [
+            pytest.param(
+                builtin.find(name, implementation),
+                family,
+                dtype,
+                id=f"{name}-{family}-{dtype}-{implementation}",
+                marks=[pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else [],
+            )
+            for name, family, dtype, implementation in combinations(every=every, on_gpu=on_gpu)
+        ],
+    )
 
 
 HUGE_BYTES = 100 * 10**9
@@ -102,13 +128,10 @@ def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.02)
 
 
-@pytest.mark.parametrize(("implementation", "family", "dtype"), parameters())
 def test_agrees_with_float64(where: Device, implementation: Implementation, family: str, dtype: str) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    if dtype == "float16" and family not in RANGE and where.type == "cpu":
-        pytest.skip("on a CPU float16 takes the way of bfloat16; a GPU runs both")
     op = ops.get(implementation.operation)
     is_large = dtype == "float32" or bool(op.outputs)  # several results are joined, in memory of their own
     if op.families[family].needs_gpu and is_large and torch.cuda.mem_get_info()[1] < HUGE_BYTES:

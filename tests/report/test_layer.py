@@ -12,7 +12,8 @@ from report.rows import RECORD, row, run_of
 from suite.core.errors import UsageError
 from suite.models.workload import LayerShape, Workload
 from suite.report.html import html
-from suite.report.layer import Choice, Layer, layers, sentences
+from suite.report.layer import Choice, Layer, layers, layers_of
+from suite.report.layer_table import layer_tables
 from suite.report.load import load_runs
 from suite.report.markdown import markdown
 from suite.results.row import Row
@@ -57,10 +58,42 @@ def test_the_sum_by_implementation(tmp_path: Path) -> None:
     ]
 
 
-def test_the_run_itself_ends_with_what_to_pick() -> None:
-    first, second = sentences(WORKLOAD, rows())
-    assert first.startswith("bfloat16: A layer takes 184.0 us with the fastest for each shape")
-    assert second.endswith("cuda for matmul, triton for rms_norm.")
+def test_a_run_ends_with_a_column_for_each_number_of_tokens() -> None:
+    decoding = [
+        LayerShape("up", 2, "matmul", {"M": 1, "N": 64, "K": 64}, {"layout": "nn"}),
+        LayerShape("norms", 3, "rms_norm", {"M": 1, "N": 64}),
+    ]
+    found = [
+        *rows(),
+        timed("torch", 5.0, case="M=1,N=64,K=64"),
+        timed("torch", 1.0, case="M=1,N=64", operation="rms_norm"),
+    ]
+    workloads = [Workload("Small", 10, 1, 64, 1, "bfloat16", decoding), WORKLOAD]
+    text = [str(line) for line in layer_tables(layers_of(workloads, found), 80)]
+    assert text[1] == "one of 10 layers of Small, bfloat16; device us of its calls, added"
+    assert text[2].split("  ")[0] == "each part by"
+    cells = {line[:26].strip(): line.split()[-2:] for line in text[3:7]}
+    assert text[2].split()[3:] == ["1", "token", "64", "tokens"]
+    assert cells["the fastest for each shape"] == ["13.0", "184.0"]
+    assert any(line.split() == ["up", "matmul", "torch", "10.0", "cuda", "160.0"] for line in text)
+    assert any(line.split() == ["norms", "rms_norm", "torch", "3.0", "triton", "24.0"] for line in text)
+    assert any(line.startswith("64 tokens: A layer takes 184.0 us with the fastest for each shape") for line in text)
+    assert all(len(line) <= 80 for line in text)
+
+
+def test_a_choice_that_lacks_a_part_has_an_empty_cell() -> None:
+    few = [each for each in rows() if each.implementation != "torch"]
+    decoding = Workload("Small", 10, 1, 64, 1, "bfloat16", [LayerShape("norms", 3, "rms_norm", {"M": 1, "N": 64})])
+    found = [*few, timed("torch", 1.0, case="M=1,N=64", operation="rms_norm")]
+    text = [str(line) for line in layer_tables(layers_of([decoding, WORKLOAD], found), 80)]
+    (torch,) = [line for line in text[3:] if line.startswith("torch ")]
+    assert torch.split() == ["torch", "3.0"]
+
+
+def test_a_record_of_a_single_workload_is_read(tmp_path: Path) -> None:
+    several = run_of(tmp_path / "new", rows(), {**RECORD, "workloads": [WORKLOAD.document(), WORKLOAD.document()]})
+    assert [each.whole_layer[0].us for each in layers([several])] == [184.0, 184.0]
+    assert layer_of(tmp_path / "old", rows()).whole_layer[0].us == 184.0
 
 
 def test_noisy_times_are_counted_and_said(tmp_path: Path) -> None:

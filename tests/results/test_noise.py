@@ -74,7 +74,7 @@ def test_the_end_of_a_run_names_noisy_rows_and_what_to_do() -> None:
     assert render.noise_remark([row()], 0.05) == ""
     text = render.noise_remark([timed(name, 1.0, 0.9, noisy=True) for name in "abcd"], 0.05)
     assert text.startswith("4 noisy rows, not ranked (95% interval wider than +- 5%, or time")
-    assert "matmul M=1,N=2,K=3 float32 ieee a; " in text
+    assert "matmul M=1,N=2,K=3 fp32 a; " in text
     assert " and 1 more. Run again while nothing else uses the machine;" in text
     assert "--max-noise PERCENT" in text
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from faulty import CRASHES, MEMORY_BYTES, OUT_OF_MEMORY, TIMED, inject, named
+from tries import passes_once
 
 from suite import ops
 from suite.cli.console import print_lines
@@ -48,29 +49,32 @@ EACH = {
     "segfault": ("error", r"SIGSEGV at fault_segfault\.py:2"),
     "kills_itself": ("error", "SIGKILL"),
     "raises": ("error", r"RuntimeError: no luck today \(fault_raises\.py:2\)"),
-    "loops_in_c": ("timeout", r"first call .* did not end within 3 s and was stopped.* at fault_loops_in_c\.py:2"),
+    "loops_in_c": ("timeout", r"first call .* did not end within {:g} s and was stopped.* at fault_loops_in_c\.py:2"),
     "allocates": ("error", OUT_OF_MEMORY),
     "wrong": ("wrong", "value: "),
     "dies_later": ("error", r"while timed: .*SIGSEGV at fault_dies_later\.py:5"),
     "lazy_later": ("wrong", r"wrong while timed: a result changed after its call"),
-    "hangs_later": ("timeout", r"while timed: a timed call, after earlier calls had ended, did not end within 3 s"),
+    "hangs_later": ("timeout", r"while timed: a timed call, after earlier calls had ended, did not end within {:g} s"),
 }
 
 
 def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
     """Right implementations before, between and after faulty ones are checked, timed and ranked as without them."""
     broken = [f"torch/{name}" for name in EACH]
-    rows = rows_of(
-        vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=3.0, memory_bytes=MEMORY_BYTES
-    )
-    for name, (status, reason) in EACH.items():
-        row = rows[f"torch/{name}"]
-        assert row.status == status, row.reason
-        assert re.search(reason, row.reason), row.reason
-    for name in ("torch", "torch/right", "numpy"):
-        assert (rows[name].status, rows[name].reason) == ("ok", "")
-        assert rows[name].device_us
-        assert rows[name].vs_best, "ranked against the vendor line of the same measurement"
+    job = vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy")
+
+    def each_costs_its_own(limit_s: float) -> None:
+        rows = rows_of(job, timeout_s=limit_s, memory_bytes=MEMORY_BYTES)
+        for name, (status, reason) in EACH.items():
+            row = rows[f"torch/{name}"]
+            assert row.status == status, row.reason
+            assert re.search(reason.format(limit_s), row.reason), row.reason
+        for name in ("torch", "torch/right", "numpy"):
+            assert (rows[name].status, rows[name].reason) == ("ok", "")
+            assert rows[name].device_us
+            assert rows[name].vs_best, "ranked against the vendor line of the same measurement"
+
+    passes_once(each_costs_its_own, (3.0, 20.0))
 
 
 def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

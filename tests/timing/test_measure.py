@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from tries import passes_once
 
 from suite.timing import Call, measure, median
 from suite.timing.recorder_wall import WallRecorder
@@ -16,36 +17,42 @@ def nothing() -> None: ...
 
 
 def test_wall_time_excludes_the_preparation() -> None:
-    recorder = WallRecorder()
-    recorder.sample("a", lambda: time.sleep(0.05), lambda: time.sleep(0.002))
-    (sample,) = recorder.collect()
-    assert 2000 <= sample.us < 20_000
-    assert sample.activities is None
+    def excluded(_: int) -> None:
+        recorder = WallRecorder()
+        recorder.sample("a", lambda: time.sleep(0.05), lambda: time.sleep(0.002))
+        (sample,) = recorder.collect()
+        assert 2000 <= sample.us < 20_000
+        assert sample.activities is None
+
+    passes_once(excluded, range(5))
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
 def test_a_sleep_on_the_cpu_takes_its_time(cache: str) -> None:
-    slept: dict[float, list[float]] = {0.002: [], 0.004: []}
+    def takes_its_time(_: int) -> None:
+        slept: dict[float, list[float]] = {0.002: [], 0.004: []}
 
-    def sleep(seconds: float) -> None:
-        begin = time.perf_counter()
-        time.sleep(seconds)
-        slept[seconds].append(1e6 * (time.perf_counter() - begin))  # longer on a busy machine
+        def sleep(seconds: float) -> None:
+            begin = time.perf_counter()
+            time.sleep(seconds)
+            slept[seconds].append(1e6 * (time.perf_counter() - begin))  # longer on a busy machine
 
-    calls = [
-        Call("two", lambda: sleep(0.002), nothing_of, vendor=True),
-        Call("four", nothing, lambda _: sleep(0.004)),
-    ]
-    timings = measure(calls, device=torch.device("cpu"), cache=cache, budget_s=0.2, interval=0.05)
-    two, four = timings["two"], timings["four"]
-    assert two.recorder == "wall"
-    assert "CPU" in two.recorder_reason
-    assert 2000 <= two.device_us < 1.75 * median(slept[0.002])
-    assert 4000 <= four.device_us < 1.6 * median(slept[0.004])
-    assert 0.35 < four.vs_best < 0.9
-    assert four.dispatch_us < 1000 < 4000 <= four.latency_us
-    assert two.dispatch_us >= 2000
-    assert two.kernels is None
+        calls = [
+            Call("two", lambda: sleep(0.002), nothing_of, vendor=True),
+            Call("four", nothing, lambda _: sleep(0.004)),
+        ]
+        timings = measure(calls, device=torch.device("cpu"), cache=cache, budget_s=0.2, interval=0.05)
+        two, four = timings["two"], timings["four"]
+        assert two.recorder == "wall"
+        assert "CPU" in two.recorder_reason
+        assert 2000 <= two.device_us < 1.75 * median(slept[0.002])
+        assert 4000 <= four.device_us < 1.6 * median(slept[0.004])
+        assert 0.35 < four.vs_best < 0.9
+        assert four.dispatch_us < 1000 < 4000 <= four.latency_us
+        assert two.dispatch_us >= 2000
+        assert two.kernels is None
+
+    passes_once(takes_its_time, range(4))
 
 
 def nothing_of(result: object) -> None: ...

@@ -48,10 +48,10 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
     float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
-    "softmax|[add_]rms_norm|layer_norm|sum[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK
-    [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal]
-    [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
-    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
+    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
+    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
+    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
+    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -115,6 +115,11 @@ def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: 
     for group in ("row", "128", "128x128"):
         for to in ("float8_e4m3fn", "int8"):
             yield partial(function, empty(M, N, dtype=dtype), group=group, to=to)
+
+
+def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    T, V = map(int, rest[0].split("x"))
+    yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
 
 
 def sums(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -193,6 +198,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "layer_norm_grad": rows,
     "layer_norm": rows,
     "cumsum": rows,
+    "cross_entropy": losses,
     "sum": sums,
     "quantize": quantize,
     "matmul": matmul,

@@ -153,6 +153,17 @@ def check_matmul(
     return M, b.shape[1], K
 
 
+def check_split_matmul(x: Array, w: Array, ranks: int, *, precision: str) -> tuple[int, int, int]:
+    """Checks this rank's operands of a product whose K is split over `ranks`: x (ranks M, K) and w (K, N).
+
+    Returns M, N and K.
+    """
+    rows, N, K = check_matmul(x, w, precision=precision)
+    if rows % ranks:
+        raise ValueError(f"matmul_reduce_scatter: x has rows for {ranks} ranks, a multiple of {ranks}; got {rows}")
+    return rows // ranks, N, K
+
+
 def check_linear(
     operation: str,
     x: Array,

@@ -10,6 +10,7 @@ a test compares them.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -42,8 +43,8 @@ class Workspace(NamedTuple):
 
 
 _workspaces: dict[tuple[str, torch.device, int, str], Workspace] = {}
-_turns: dict[tuple[str, torch.device, int], int] = {}
-"""Which half of the memory the next call of `arriving` uses."""
+_turns: dict[tuple[str, torch.device, int, str], int] = {}
+"""Which half of the memory the last call of `arriving` or `exchanged` used."""
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
@@ -106,9 +107,7 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     x = x.contiguous()
     size = 256 * -(-x.numel() * x.element_size() // 256)
     memory = workspace(group, x.device, 2 * size, "arriving")
-    key = group.group_name, x.device, memory.data_bytes
-    turn = _turns[key] = 1 - _turns.get(key, 1)
-    begin = HEADER + turn * memory.data_bytes // 2
+    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
     shared = [each[begin : begin + x.numel() * x.element_size()].view(x.dtype).view(x.shape) for each in memory.views]
     others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
     if x.device.type == "cpu":
@@ -132,6 +131,64 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for rank, copy, event in arrived:
         current.wait_event(event)
         yield rank, copy
+
+
+def exchanged(
+    product: Callable[[int, Tensor], None],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    group: dist.ProcessGroup,
+) -> Tensor:
+    """Sends a product to each rank. Returns those that the ranks computed for this one, by rank: (ranks, *shape).
+
+    product(rank, into): queues the product for `rank`, whose place is `into`, contiguous. This rank's comes last, so
+    that each hides the copy of the one before; on a GPU the copies run on a stream of their own, and the current stream
+    waits for all. Products lie at multiples of 256 bytes, and stay until the next call but one. A CUDA graph cannot
+    repeat this: see `arriving`.
+    """
+    ranks, rank = group.size(), group.rank()
+    count = math.prod(shape)
+    size = 256 * -(-count * dtype.itemsize // 256)
+    memory = workspace(group, device, 2 * ranks * size, "exchanged")
+    begin = HEADER + _turn(group, device, memory, "exchanged") * memory.data_bytes // 2
+
+    def place(of: int) -> Tensor:
+        """The memory of a rank for the products of all ranks."""
+        every = memory.views[of][begin : begin + ranks * size].view(dtype).view(ranks, -1)
+        return every[:, :count].unflatten(1, shape)
+
+    on_gpu = device.type == "cuda"
+    current, copies = (torch.cuda.current_stream(device), _stream(device)) if on_gpu else (None, None)
+    for step in range(1, ranks):
+        to = (rank + step) % ranks
+        leaving = torch.empty(shape, dtype=dtype, device=device)
+        product(to, leaving)
+        if current is None or copies is None:
+            place(to)[rank].copy_(leaving)
+            continue
+        copies.wait_event(current.record_event())
+        with torch.cuda.stream(copies):
+            place(to)[rank].copy_(leaving)
+        leaving.record_stream(copies)
+    if current is None or copies is None:
+        product(rank, place(rank)[rank])
+        memory.meet()
+        return place(rank)
+    with torch.cuda.stream(copies):
+        memory.meet()
+        met = copies.record_event()
+    product(rank, place(rank)[rank])
+    current.wait_event(met)
+    return place(rank)
+
+
+def _turn(group: dist.ProcessGroup, device: torch.device, memory: Workspace, use: str) -> int:
+    """Which half of the memory this call uses. Who meets the others in a call has left the one before, so that nobody
+    reads the half that the next call writes."""
+    key = group.group_name, device, memory.data_bytes, use
+    _turns[key] = 1 - _turns.get(key, 1)
+    return _turns[key]
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream:

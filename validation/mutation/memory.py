@@ -110,5 +110,6 @@ READINGS: dict[str, tuple[int, Reading]] = {
     "pointer rounded down to 16 bytes": (1, pointer_rounded_down),
     "offsets of int16": (1, offsets_of(16, signed=True)),
     "offsets of uint16": (1, offsets_of(16, signed=False)),
+    "offsets of int32": (1, offsets_of(32, signed=True)),
 }
 """Mistakes by name, each with the fewest axes that an operand must have for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from suite.core.text import one_line
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title
 from suite.results.render.layout import wrapped
 from suite.results.render.summary import failures
 from suite.results.row import Row, Status
@@ -22,5 +22,5 @@ def _text(row: Row) -> str:
     status = str(row.status) if row.status is not Status.OK else "suspect" if row.suspect else "weak"
     suspect = "; ".join(filter(None, (SUSPECT, row.remarks))) if row.suspect else ""
     reason = row.explanation if row.failed and not row.suspect else suspect or row.weakness
-    text = f"{row.operation} {short_case(row.case)} {short_dtype(row)}: {row.implementation} {status}"
+    text = f"{case_title(row)}: {row.implementation} {status}"
     return one_line(f"{text}: {reason}" if reason else text)

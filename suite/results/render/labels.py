@@ -1,4 +1,4 @@
-"""Shortens the names of cases and dtypes: `M=N=K=4096`, `bf16`."""
+"""Shortens the names of cases and dtypes: `M=N=K=4096`, `bf16`; `case_title` is the one spelling of a row's case."""
 
 from __future__ import annotations
 
@@ -36,3 +36,8 @@ def short_dtype(row: Row) -> str:
     if row.precision == "ieee":
         return dtype
     return row.precision if row.precision == "tf32" else f"{dtype} {row.precision}"
+
+
+def case_title(row: Row) -> str:
+    """The operation, case and dtype of a row: `matmul M=N=K=4096 bf16`."""
+    return f"{row.operation} {short_case(row.case)} {short_dtype(row)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from suite.core.text import one_line
 from suite.results.groups import Standing, cases, standing
 from suite.results.render.columns import number
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title, short_case, short_dtype
 from suite.results.render.layout import Field, table, wrapped
 from suite.results.render.view import Comparison
 from suite.results.row import Row
@@ -33,7 +33,7 @@ def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[
 def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[Text]:
     comparisons = [Comparison(group, baseline) for group in groups]
     found = [standing(group) for group in groups]
-    names = [f"{group[0].operation} {short_case(group[0].case)} {short_dtype(group[0])}" for group in groups]
+    names = [case_title(group[0]) for group in groups]
     ranked = [row for each in found for row in each.timed if each.is_ranked(row)]
     frameworks = list(dict.fromkeys(map(_framework, ranked)))
     fields = [

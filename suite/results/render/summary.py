@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from suite.core.text import one_line
 from suite.results.groups import cases, standings
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title
 from suite.results.row import FAILURES, Row, Status
 
 MAX_NAMED = 3
@@ -32,7 +32,7 @@ def progress_line(rows: Sequence[Row]) -> str:
     for row in ran:
         names.setdefault(row.status, []).append(row.implementation)
     parts = [f"{len(each)} {status}{_named(each) if status in FAILURES else ''}" for status, each in names.items()]
-    return one_line(f"{ran[0].operation} {short_case(ran[0].case)} {short_dtype(ran[0])}: {', '.join(parts)}")
+    return one_line(f"{case_title(ran[0])}: {', '.join(parts)}")
 
 
 def _named(names: Sequence[str]) -> str:
@@ -64,7 +64,7 @@ def noise_remark(rows: Iterable[Row], limit: float) -> str:
     noisy = [row for each in found for row in each.timed if row.noisy and not each.is_ranked(row)]
     if not noisy:
         return ""
-    names = [f"{row.operation} {row.case} {row.dtype} {row.precision} {row.implementation}" for row in noisy]
+    names = [f"{case_title(row)} {row.implementation}" for row in noisy]
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return one_line(
         f"{len(noisy)} noisy row{'s' if len(noisy) > 1 else ''}, not ranked (95% interval wider than "

@@ -17,7 +17,7 @@ from suite.results.render.columns import (
     profile_text,
 )
 from suite.results.render.error_map import map_lines
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title
 from suite.results.render.layout import Field, clipped, table, wrapped
 from suite.results.render.notes import Notes
 from suite.results.render.view import COUNTS, DEFAULT, NOTE, RATE, Comparison, View
@@ -90,7 +90,7 @@ def _notes(row: Row, comparison: Comparison) -> list[str]:
 
 def _title(rows: Sequence[Row], comparison: Comparison, width: int) -> list[str]:
     first = rows[0]
-    title = f"{first.operation} {short_case(first.case)} {short_dtype(first)}"
+    title = case_title(first)
     reference = comparison.reference(first)
     if reference is not None and not comparison.baseline:
         title += f"; best vendor {reference.implementation}: {reference.vendor}"

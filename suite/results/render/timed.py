@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from suite.core.text import one_line
 from suite.results.render.columns import number
-from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.labels import case_title
 from suite.results.row import Row
 
 
@@ -15,9 +15,7 @@ def timed_lines(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return ["no times", "beside: nothing", "not measured"]
     own, *others = rows
-    first = (
-        f"{own.operation} {short_case(own.case)} {short_dtype(own)} on {own.device}: {own.implementation} {_time(own)}"
-    )
+    first = f"{case_title(own)} on {own.device}: {own.implementation} {_time(own)}"
     ratio = ""
     if own.vs_best is not None and not own.noisy:
         ratio = f"; vs best vendor {number(own.vs_best, 3)}{_interval(own.vs_best_low, own.vs_best_high, 3)}"

@@ -34,6 +34,21 @@ extern "C" int shared_bytes(void* out, int64_t bytes, int64_t allowed, int64_t i
     return is_float ? shared<float>(out, bytes, allowed, stream) : shared<int>(out, bytes, allowed, stream);
 }
 
+__global__ void touch_both(int* out, int last) {
+    __shared__ int fixed[8192];
+    extern __shared__ int more[];
+    fixed[last] = 2;
+    more[last] = 3;
+    *out = fixed[last] + more[last];
+}
+// 32 KB of static and 32 KB of dynamic shared memory.
+extern "C" int static_and_dynamic(int* out, int64_t allowed, cudaStream_t stream, LaunchRecord* record) {
+    record->set(1, 1, 32768);
+    if (allowed) cudaFuncSetAttribute(touch_both, cudaFuncAttributeMaxDynamicSharedMemorySize, 32768);
+    touch_both<<<1, 1, 32768, stream>>>(out, 8191);
+    return cudaGetLastError();
+}
+
 extern "C" int attributes(int* out, cudaStream_t, LaunchRecord*) {
     int device = -1;
     cudaGetDevice(&device);

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from cuda_ref import build
+from cuda_ref._runtime import kept
 from cuda_ref.build import compiler
 
 pytestmark = [
@@ -225,6 +226,17 @@ RIGHT = {
 }
 
 
+WORDS = (
+    "__global__ void words_kernel(const __half* a, float* b, int before) {\n"
+    "    const unsigned* words = (const unsigned*)(uintptr_t(a) & ~uintptr_t(3));\n"
+    "    b[threadIdx.x] = words[int(threadIdx.x) - before];\n}\n"
+    'extern "C" int words(const void* a, float* b, int64_t before, cudaStream_t stream, LaunchRecord* record) {\n'
+    "    record->set(1, 32);\n    words_kernel<<<1, 32, 0, stream>>>((const __half*)a, b, int(before));\n"
+    "    return cudaGetLastError();\n}\n"
+)
+"""Reads aligned words of 4 bytes, from the one around the first element of `a` on."""
+
+
 def text_of(name: str, kernel: Kernel) -> str:
     return (
         f"__global__ void {name}_kernel(const float* a, float* b, int n) {{\n"
@@ -238,7 +250,7 @@ def text_of(name: str, kernel: Kernel) -> str:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checked") / "kernels.cu"
-    path.write_text(HEADER + "".join(text_of(*each) for each in {**FAULTS, **RIGHT}.items()))
+    path.write_text(HEADER + "".join(text_of(*each) for each in {**FAULTS, **RIGHT}.items()) + WORDS)
     return path
 
 
@@ -267,6 +279,30 @@ def test_a_fault_is_found_with_its_thread_and_line(source: Path, name: str) -> N
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_kernel_passes(source: Path, name: str) -> None:
     assert run(source, name) == ""
+
+
+def test_a_word_around_the_first_element_of_a_misaligned_operand_is_in_its_allocation(source: Path) -> None:
+    a, b = torch.zeros(65, dtype=torch.float16)[1:], torch.zeros(32)
+    with build.checked():
+        build.launch(source, "words", a.device, a, b, 0)
+        with pytest.raises(build.CudaError, match="reads index"):
+            build.launch(source, "words", a.device, a, b, 1)
+        with pytest.raises(build.CudaError, match="reads index"):
+            build.launch(source, "words", a.device, a[:62], b, 0)
+
+
+def test_no_call_is_kept_while_accesses_are_checked() -> None:
+    """A kept call would name no operands to the check, and a call that was kept before would not be checked."""
+    from cuda_ref.vector_add import vector_add
+
+    x, y, plans = torch.ones(1000), torch.ones(1000), []
+    for _ in range(4):
+        vector_add(x, y)
+    with build.checked():
+        for _ in range(4):
+            assert torch.equal(vector_add(x, y), x + y)
+            plans.append(len(kept._thread.plans))
+    assert plans == [0, 0, 0, 0]
 
 
 def test_launches_outside_are_not_checked(source: Path) -> None:

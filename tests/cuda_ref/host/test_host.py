@@ -321,6 +321,15 @@ def test_shared_memory_above_48_kb_is_allowed_for_each_kernel(device: str) -> No
         run("limits", "shared_bytes", device, out, 240000, 240000, 0)
 
 
+@on_both
+def test_static_memory_does_not_count_once_dynamic_memory_is_allowed(device: str) -> None:
+    out = torch.zeros(1, dtype=torch.int32, device=device)
+    with pytest.raises(build.CudaError, match="cudaErrorInvalidValue"):
+        run("limits", "static_and_dynamic", device, out, 0)
+    run("limits", "static_and_dynamic", device, out, 1)
+    assert out.item() == 5
+
+
 def test_device_attributes() -> None:
     out = torch.zeros(6, dtype=torch.int32)
     run("limits", "attributes", "cpu", out)

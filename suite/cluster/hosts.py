@@ -1,0 +1,107 @@
+"""The submitting side's view of a Dask cluster: its devices, and the one model of them that a run uses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from suite.cluster import dask_settings
+from suite.cluster.messages import Place, decode
+from suite.core.errors import UsageError
+from suite.core.text import one_line
+from suite.hardware.device import Device, device_slug
+from suite.hardware.environment import command_line
+from suite.results.resume import code_digest
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_S = 10
+"""Time to connect to a scheduler."""
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at `address`. Raises `UsageError` if it cannot be reached."""
+    from distributed import Client
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
+    try:
+        client = Client(address, security=dask_settings.security(address), timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--cluster {address}: no scheduler could be reached: {one_line(str(error))}") from error
+    try:
+        yield client
+    finally:
+        client.close(timeout=1)
+
+
+def places(client: Client, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
+    """The device of each worker by the worker's address, or the reason why it takes no cases."""
+    from suite.cluster import station
+
+    found: Mapping[str, Any] = client.run(station.describe, workers=workers, on_error="return")
+    own = code_digest()
+    return {address: _checked(text, own) for address, text in found.items()}
+
+
+def _checked(text: object, own: str) -> Place | str:
+    if not isinstance(text, str):
+        return f"a worker was not started by `cluster start`: {one_line(repr(text))}"
+    place = decode(text)
+    assert isinstance(place, Place)
+    return place if place.code == own else f"{place.host} has other code of the suite or of a kernel than this host"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The devices of one model in the cluster at `address`."""
+
+    address: str
+    device: Device
+    memory_bytes: int | None
+    """The least free memory of any of them."""
+    environment: dict[str, Any]
+    """The environment record of one of them."""
+    devices: int
+    hosts: int
+
+
+def survey(address: str, model: str | None, commit: str) -> Survey:
+    """The devices of the cluster at `address`: those of `model`, as `--device` names it. None: the only model.
+
+    Raises `UsageError` if there are none, or of several models.
+    """
+    from suite.cluster import station
+
+    with connected(address) as client:
+        if client.run_on_scheduler(station.allowed_failures) != 0:
+            settings = dask_settings.folder() / "dask.yaml"
+            raise UsageError(f"--cluster {address}: its scheduler must be started with DASK_CONFIG={settings}")
+        everything = places(client)
+        fit = {worker: place for worker, place in everything.items() if isinstance(place, Place)}
+        if not fit:
+            reasons = "; ".join(dict.fromkeys(each for each in everything.values() if isinstance(each, str)))
+            raise UsageError(f"--cluster {address}: it has no device for this run: {reasons or 'no worker has joined'}")
+        chosen = {worker: place for worker, place in fit.items() if _named(place.device, model)}
+        if len({place.device.name for place in chosen.values()}) != 1:
+            counts = Counter(device_slug(place.device.name) for place in fit.values())
+            there = ", ".join(f"{name} ({number})" for name, number in counts.items())
+            raise UsageError(f"--cluster {address}: name one model by --device; there are {there}")
+        worker, place = next(iter(chosen.items()))
+        memory = min((each.memory_bytes for each in chosen.values() if each.memory_bytes is not None), default=None)
+        record = json.loads(client.run(station.environment, commit, workers=[worker])[worker])
+    on = len({each.host for each in chosen.values()})
+    return Survey(
+        address, place.device, memory, {**record, "command": command_line(sys.argv)}, devices=len(chosen), hosts=on
+    )
+
+
+def _named(device: Device, model: str | None) -> bool:
+    return model is None or model == device.type or device_slug(model) == device_slug(device.name)

@@ -1,0 +1,215 @@
+"""compare() for the devices of a Dask cluster, of any number of hosts: a Dask task is a case on one device."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from suite.cluster import hosts
+from suite.cluster.ledger import Ledger
+from suite.cluster.local import MAX_DEATHS
+from suite.cluster.messages import Finished, Group, Lost, Place, Setup, Task, decode, encode
+from suite.core.errors import WorkerError
+from suite.core.text import one_line
+from suite.results.row import Key, Row
+from suite.runner.observer import Observer
+from suite.runner.options import Options
+from suite.runner.plan import Job
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+LOOK_S = 1.0
+"""Period of looking for workers that have come or gone."""
+RESULT_S = 10.0
+"""Time to fetch rows. They are computed again if their worker is lost in between (distributed#7870)."""
+ALONE_S = 180.0
+"""A run without a worker ends after this time."""
+GO_ON = "the same command with --resume goes on"
+
+
+def compare(
+    jobs: Sequence[Job],
+    options: Options,
+    observer: Observer | None = None,
+    finished: Mapping[Key, Row] = MappingProxyType({}),
+    *,
+    address: str,
+) -> list[Row]:
+    """Check and time every implementation of `jobs` on the devices of the cluster at `address` of the run's model.
+
+    The rows are in the order of the plan. Raises `WorkerError` if the cluster is lost.
+    """
+    ledger = Ledger(jobs, options, observer or Observer(), finished)
+    with hosts.connected(address) as client:
+        Submission(client, options, ledger).run()
+    return ledger.rows
+
+
+@dataclass
+class Seat:
+    """A worker of the run. Another one takes its place when it is restarted."""
+
+    place: Place
+    groups: set[Group]
+    """The groups of the tasks that it has run."""
+    task: Task | None = None
+    future: Future | None = None
+
+
+class Submission:
+    """The tasks of a run in a cluster. Each worker has one at a time: Dask blames all tasks that a lost worker had.
+
+    Dask's own queue does not hold back tasks that are bound to a resource or a worker, whatever `worker-saturation`.
+    """
+
+    def __init__(self, client: Client, options: Options, ledger: Ledger) -> None:
+        self._client = client
+        self._device = options.device
+        self._ledger = ledger
+        self._name = f"case-{uuid.uuid4().hex[:12]}"
+        self._setup = encode(Setup(options, run=self._name))
+        self._submitted = 0
+        self._seats: dict[str, Seat] = {}
+        self._refused: dict[str, str] = {}
+        self._busy: set[str] = set()
+        """Workers with tasks of other runs."""
+        self._gone: set[str] = set()
+        """Workers with a task that were missing when last looked for."""
+        self._deaths = Counter[str]()
+        """Tasks that a place has lost one after the other."""
+        self._done: SimpleQueue[Future] = SimpleQueue()
+        self._looked = -LOOK_S
+        self._seen = time.monotonic()
+
+    def run(self) -> None:
+        """Run all tasks of the ledger."""
+        try:
+            while not self._ledger.complete:
+                self._look()
+                self._give()
+                with contextlib.suppress(Empty):
+                    self._hear(self._done.get(timeout=LOOK_S))
+        finally:
+            self._stop()
+
+    def _look(self) -> None:
+        """Find the workers that have come or gone, once in LOOK_S."""
+        if time.monotonic() < self._looked + LOOK_S:
+            return
+        self._looked = time.monotonic()
+        try:
+            processing = self._client.processing()
+            new = [each for each in processing if each not in self._seats and each not in self._refused]
+            places = hosts.places(self._client, new) if new else {}
+        except OSError as error:
+            raise WorkerError(f"the scheduler is lost ({one_line(str(error))}): {GO_ON}") from error
+        for address in [each for each in self._seats if each not in processing]:
+            self._leave(address)
+        self._gone &= self._seats.keys()
+        for address, place in places.items():
+            if not isinstance(place, Place):
+                self._refused[address] = place
+            elif place.device.name == self._device.name:
+                self._seats[address] = Seat(place, set())
+        self._busy = {each for each, keys in processing.items() if any(self._name not in str(key) for key in keys)}
+        self._check_alone()
+
+    def _leave(self, address: str) -> None:
+        """Forget a worker that has gone. Its task never began if Dask does not say within LOOK_S that it was lost."""
+        seat = self._seats[address]
+        if seat.task is not None and address not in self._gone:
+            self._gone.add(address)
+            return
+        if seat.task is not None:
+            self._ledger.give_back(seat.task.number)
+        del self._seats[address]
+
+    def _check_alone(self) -> None:
+        """Raise `WorkerError` if no device is left that may have a task."""
+        if any(self._deaths[seat.place.name] < MAX_DEATHS for seat in self._seats.values()):
+            self._seen = time.monotonic()
+        elif self._seats:
+            raise WorkerError(f"each device of the cluster has lost its last {MAX_DEATHS} cases: {GO_ON}")
+        elif time.monotonic() > self._seen + ALONE_S:
+            why = "; ".join(["", *dict.fromkeys(self._refused.values())])
+            raise WorkerError(f"no worker with {self._device.name} for {ALONE_S:g} s{why}: {GO_ON}")
+
+    def _give(self) -> None:
+        """Give each idle worker a task."""
+        from suite.cluster import station
+
+        for address, seat in self._seats.items():
+            if seat.task is not None or address in self._busy or self._deaths[seat.place.name] >= MAX_DEATHS:
+                continue
+            if (task := self._ledger.take(seat.groups)) is None:
+                return
+            self._submitted += 1
+            seat.task = task
+            seat.groups.add(task.group)
+            seat.future = self._client.submit(
+                station.run,
+                self._setup,
+                encode(task),
+                key=f"{self._name}-{self._submitted}",
+                workers=[address],
+                resources={self._device.name: 1},
+                pure=False,
+            )
+            seat.future.add_done_callback(self._done.put)
+            self._ledger.step(task.number, 0, f"running on {seat.place.where}")
+
+    def _hear(self, future: Future) -> None:
+        """Take the rows of a finished task. Dask forgets it, so that the loss of its worker does not run it again."""
+        address = next((address for address, seat in self._seats.items() if seat.future is future), None)
+        if address is None:
+            return
+        seat = self._seats[address]
+        task = seat.task
+        assert task is not None
+        if future.status != "finished":
+            return self._lose(address, _how(future))
+        try:
+            answer = decode(future.result(timeout=RESULT_S))
+        except TimeoutError:
+            future.add_done_callback(self._done.put)
+            return
+        except Exception as error:
+            return self._lose(address, one_line(repr(error)))
+        if isinstance(answer, Lost):
+            return self._lose(address, answer.how)
+        assert isinstance(answer, Finished)
+        self._deaths[seat.place.name] = 0
+        number, seat.task, seat.future = task.number, None, None
+        self._ledger.store(number, [row for row in answer.rows if row not in task.finished])
+        self._ledger.finish(number, answer.rows)
+
+    def _lose(self, address: str, how: str) -> None:
+        seat = self._seats[address]
+        assert seat.task is not None
+        number, seat.task, seat.future = seat.task.number, None, None
+        self._deaths[seat.place.name] += 1
+        self._ledger.lose(number, seat.place.where, how)
+
+    def _stop(self) -> None:
+        """End the processes of this run in the cluster, also those in the middle of a case."""
+        from suite.cluster import station
+
+        with contextlib.suppress(Exception):
+            self._client.cancel([seat.future for seat in self._seats.values() if seat.future is not None])
+            self._client.run(station.stop, self._name, workers=list(self._seats), on_error="ignore")
+
+
+def _how(future: Future) -> str:
+    """The reason why a task has no result."""
+    from distributed import KilledWorker
+
+    error = future.exception(timeout=RESULT_S) if future.status == "error" else None
+    return "the Dask worker was killed" if isinstance(error, KilledWorker) else one_line(repr(error or future.status))

@@ -1,0 +1,31 @@
+"""Fewer combinations on a machine without a GPU: a covering set, in which every pair of values still occurs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable, Sequence
+from itertools import combinations
+from typing import TypeVar
+
+Row = TypeVar("Row", bound=tuple[Hashable, ...])
+Pair = tuple[int, Hashable, int, Hashable]
+
+
+def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
+    """Two columns of the row with their values, for every two columns."""
+    return {(i, one, j, other) for (i, one), (j, other) in combinations(enumerate(row), 2)}
+
+
+def covering(rows: Sequence[Row]) -> list[Row]:
+    """Some of the rows, in their order, that together have every pair of values that all of them have.
+
+    Rows are tried in the order of a checksum of their text, so that no value is preferred and the choice is the same
+    at each call. A row that adds no pair is left out.
+    """
+    kept: set[Row] = set()
+    found: set[Pair] = set()
+    for row in sorted(rows, key=lambda each: zlib.crc32(repr(each).encode())):
+        if not pairs(row) <= found:
+            kept.add(row)
+            found |= pairs(row)
+    return [row for row in rows if row in kept]

@@ -1,0 +1,23 @@
+"""The product alone and the reduce-scatter alone, of the plain line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_impls._runtime.precision import with_precision
+
+
+def parts(
+    x: Tensor, w: Tensor, *, group: dist.ProcessGroup, precision: str = "ieee"
+) -> dict[str, Callable[[], object]]:
+    """`product` of x and w by cuBLAS, and `communication`, the sum of such products by NCCL."""
+    product = with_precision(precision, torch.matmul, x, w).contiguous()
+    out = product.new_empty(x.shape[0] // group.size(), w.shape[1])
+    return {
+        "product": lambda: with_precision(precision, torch.matmul, x, w),
+        "communication": lambda: dist.reduce_scatter_tensor(out, product, group=group),
+    }

@@ -1,0 +1,69 @@
+"""The product with K split over the ranks, in Triton: the rows of another rank leave while the next are computed."""
+
+import torch
+import torch.distributed as dist
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._runtime.arguments import check_sizes
+from triton_kernels._runtime.contract import check_split_matmul
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, launch
+from triton_kernels._runtime.symmetric import exchanged
+from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
+
+DETERMINISTIC = True
+BLOCK = 2**17 if INTERPRET else 2048  # elements of a program
+
+
+@triton.jit
+def add_parts_kernel(parts_ptr, out_ptr, n, stride, RANKS: tl.constexpr, BLOCK: tl.constexpr):
+    """One program adds a block of the parts of all ranks, in float32 and in their order."""
+    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for rank in tl.static_range(RANKS):
+        theirs = parts_ptr + tl.full((), rank, tl.int64) * stride
+        acc += tl.load(theirs + offs, mask=offs < n, other=0.0).to(tl.float32)
+    tl.store(out_ptr + offs, acc, mask=offs < n)
+
+
+def matmul_reduce_scatter(
+    x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
+) -> Float[Tensor, "M N"]:
+    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
+
+    The products of the other ranks' rows come first, this rank's last; each product hides the copy of the one before.
+    The kernel is that of matmul; another adds what the ranks sent.
+
+    Shapes: x (ranks M, K), w (K, N), the same on all ranks, any strides, K = 0 included; the output is contiguous.
+    Dtypes, precisions, tail: those of matmul. Products are rounded once, and added in float32.
+    Devices: GPUs that reach each other's memory; in the interpreter, processes that share memory.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for sizes that matmul
+    refuses, and for more than 16 ranks.
+    Source: asynchronous tensor parallelism in PyTorch (symmetric memory).
+    """
+    M, N, K = check_split_matmul(x, w, group.size(), precision=precision)
+    check_sizes("matmul_reduce_scatter", M, N, K)
+    out = empty_output((M, N), x.dtype, x.device)
+    if out.numel() == 0:
+        return finished_output(out, x.dtype)
+    tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
+
+    def product(rank: int, into: Tensor) -> None:
+        rows = x[rank * M : (rank + 1) * M]
+        with device_of(x):
+            launch(
+                matmul_kernel, lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),),
+                rows, w, into, None, None, M, N, K, *rows.stride(), *w.stride(),
+                PRECISION=precision, GROUP_M=GROUP_M, **tile,
+            )  # fmt: skip
+
+    parts = exchanged(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
+    with device_of(x):
+        launch(
+            add_parts_kernel, (triton.cdiv(M * N, BLOCK),), parts, out, M * N, parts.stride(0),
+            RANKS=group.size(), BLOCK=BLOCK,
+        )  # fmt: skip
+    return finished_output(out, x.dtype)

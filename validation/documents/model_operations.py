@@ -1,0 +1,58 @@
+"""docs/lab/model_operations.md: the best vendor and our lines of seven operations on an H100.
+
+The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from suite.results.csv_file import read_rows
+from suite.results.row import Row, Status
+from validation.documents import ROOT
+from validation.documents.rows import H100
+from validation.documents.tables import TABLE
+
+PAGE = ROOT / "docs" / "lab" / "model_operations.md"
+RESULTS = H100 / "operations"
+OPERATIONS = ("rope", "silu_mul", "silu_mul_grad", "add_rms_norm", "max_pool2d", "max_pool2d_grad", "adam_step")
+
+
+def table() -> str:
+    """The best vendor row of each case, and the fastest line of ours in Triton and CUDA beside it, as Markdown."""
+    lines = ["| case | best vendor | us | of limit | Triton | CUDA |", "|---|---|---:|---:|---:|---:|"]
+    for operation in OPERATIONS:
+        for rows in by_case(read_rows(RESULTS / operation / f"{operation}.csv")):
+            vendor = fastest([row for row in rows if row.vendor])
+            case = re.sub(r",padding=\d+", "", rows[0].case).replace(",", " ")
+            cells = [ratio([row for row in rows if row.implementation.split("/")[0] == f]) for f in ("triton", "cuda")]
+            which = f"{operation} {case} {rows[0].dtype}"
+            numbers = f"{vendor.device_us:,.1f} | {vendor.of_limit:.2f}"
+            lines.append(f"| {which} | {vendor.implementation} | {numbers} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def by_case(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows that agree, case by case."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.status is Status.OK and row.device_us:
+            found.setdefault((row.case, row.dtype), []).append(row)
+    yield from found.values()
+
+
+def fastest(rows: Sequence[Row]) -> Row:
+    return min(rows, key=lambda row: row.device_us or 0.0)
+
+
+def ratio(rows: Sequence[Row]) -> str:
+    """The best vendor's time over that of the fastest of these rows, and its variant: `1.010 (registers)`."""
+    best = fastest(rows)
+    variant = best.implementation.partition("/")[2]
+    return f"{best.vs_best:.3f}" + (f" ({variant})" if variant else "")
+
+
+def filled(text: str) -> str:
+    """Return the page with its table."""
+    return TABLE.sub(lambda _: table(), text, count=1)

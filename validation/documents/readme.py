@@ -1,0 +1,84 @@
+"""README.md: the table of speeds."""
+
+from __future__ import annotations
+
+import json
+
+from suite.results.csv_file import read_rows
+from suite.results.groups import Standing, standing
+from suite.results.render import pipe_table
+from suite.results.render.labels import short_case, short_dtype
+from validation.documents import ROOT
+from validation.documents.rows import H200 as RESULTS
+from validation.documents.tables import with_marked
+
+PAGE = ROOT / "README.md"
+CASES = (
+    ("vector_add", "N=268435456", "bfloat16", "ieee"),
+    ("matrix_add", "M=16384,N=16384", "bfloat16", "ieee"),
+    ("sigmoid", "N=268435456", "bfloat16", "ieee"),
+    ("sum", "M=16384,N=16384", "bfloat16", "ieee"),
+    ("softmax", "M=32768,N=4096", "bfloat16", "ieee"),
+    ("rms_norm", "M=32768,N=4096", "bfloat16", "ieee"),
+    ("layer_norm", "M=32768,N=4096", "bfloat16", "ieee"),
+    ("matmul", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("linear_sigmoid", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("linear_sigmoid_grad", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("conv2d", "N=256,H=56,W=56,C=64,K=64,R=3,S=3,stride=1,padding=1", "bfloat16", "ieee"),
+    ("attention", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
+    ("attention_grad", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
+    ("multi_head_attention", "B=4,S=4096,E=2048,H=16", "bfloat16", "ieee"),
+    ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
+)
+"""Cases of the table: one for each operation with committed results, in the order of `list`."""
+FRAMEWORKS = ("triton", "jax", "cuda")
+HEADS = ["case", "best vendor", "its rate", "of limit", "Triton", "JAX", "CUDA"]
+NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}
+
+
+def best(among: Standing, framework: str) -> str:
+    """Format `vs_best` of the framework's fastest implementation, and its variant, as `1.012 (persistent)`."""
+    fastest = among.best(
+        lambda row: row.implementation.partition("/")[0] == framework and not row.peer and row.vs_best is not None
+    )
+    if fastest is None:
+        return ""
+    variant = fastest.implementation.partition("/")[2]
+    return f"{fastest.vs_best:.3f}" + (f" ({variant})" if variant else "")
+
+
+def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
+    """Return the cells of one case."""
+    every = read_rows(RESULTS / f"{operation}.csv")
+    among = standing([row for row in every if row.case_key == (operation, case, dtype, precision)])
+    vendor = among.vendor
+    if vendor is None:
+        raise SystemExit(f"{operation} {case} {dtype}: the best vendor is not certain: measure again")
+    rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.3g} TFLOP/s"
+    return [
+        f"{operation} {short_case(case).replace(',', ' ')} {short_dtype(vendor)}",
+        vendor.implementation,
+        rate,
+        f"{vendor.of_limit:.2f}" if vendor.of_limit >= 0.1 else f"{vendor.of_limit:.2g}",
+        *(best(among, framework) for framework in FRAMEWORKS),
+    ]
+
+
+def table() -> str:
+    """Format the table and the sentences under it as Markdown."""
+    record = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    packages = ", ".join(f"{name} {record['packages'][name].partition('+')[0]}" for name in ("torch", "triton", "jax"))
+    lines = [line(*case) for case in CASES if (RESULTS / f"{case[0]}.csv").exists()]
+    return (
+        f"{pipe_table(HEADS, lines, right=NUMERIC)}\n\n"
+        f"{record['device']['name']}, driver {record['device']['driver']}, {packages}; cold L2 cache,\n"
+        f"random normal inputs; the commands are in [environment.json](results/nvidia-h200/environment.json).\n"
+        "The last three columns divide the best vendor implementation's time by that of the framework's best one:\n"
+        "above 1 is faster than the vendor. `of limit` is the share of the datasheet's limit.\n"
+        "All tables: [results/nvidia-h200](results/nvidia-h200).\n"
+    )
+
+
+def filled(text: str) -> str:
+    """Return the README with the table."""
+    return with_marked(text, table())

@@ -1,0 +1,107 @@
+"""Measures how a run grows with its rows: `python validation/growth.py [--most 100000]`.
+
+Prints a table, which docs/scaling.md has. Each size has a process of its own, so that memory is that of the size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from suite.cluster.ledger import Ledger
+from suite.cluster.messages import Finished
+from suite.hardware.device import resolve
+from suite.problem.case import Case
+from suite.report.write import report
+from suite.results.csv_file import read_rows
+from suite.results.row import Attempt, Mode, Row
+from suite.results.store import Results
+from suite.runner.observer import Observer
+from suite.runner.options import Options
+from suite.runner.plan import Job, plan
+from suite.runner.selection import Selection
+
+SIZES = (100, 1_000, 10_000, 100_000)
+NAMES = ("torch", "triton", "cuda", "jax")
+"""The implementations of a case."""
+HEADER = "| rows | account, s | CSV, MB | store one more case, s | read, s | report, s | page, MB | memory, MB |"
+
+
+def cases(count: int) -> list[Case]:
+    """Cases of two dimensions, so that a report draws no line through sizes."""
+    return [Case("matrix_add", (("M", 1 + number), ("N", 64))) for number in range(count)]
+
+
+def rows_of(case: Case, number: int) -> tuple[Row, ...]:
+    """Rows as a GPU gives them. `number` is the place of the case."""
+    found = []
+    for place, name in enumerate(NAMES):
+        row = Row(case.operation, case.label, case.dtype, case.precision, name, Mode.NATIVE, device="cuda:0")
+        us = 2.0 + number % 97 + place
+        row.fill({"device_us": us, "device_us_low": us * 0.99, "device_us_high": us * 1.01, "recorder": "cupti"})
+        row.fill({"samples": 100, "timed": Attempt.DONE, "error_ratio": 0.5, "gb_per_s": 1000.0, "of_limit": 0.5})
+        row.fill({"host": f"host-{number % 125}", "gpu": f"GPU-{number % 1000:036d}", "driver": "580.95.05"})
+        row.fill({"vendor": "ATen" if name == "torch" else "", "vs_best": (2.0 + number % 97) / us})
+        found.append(row)
+    return tuple(found)
+
+
+def take_all(every: list[Case]) -> None:
+    """Give out every task of a run and take its rows, without a device or a folder."""
+    device = resolve("cpu")
+    (job,) = plan(Selection(("matrix_add",), NAMES, shapes=("M=1,N=64",), dtypes=("float32",)), device)
+    ledger = Ledger([Job(job.op, tuple(every), job.implementations)], Options(device), Observer(), {})
+    while (task := ledger.take(set())) is not None:
+        answer = Finished(task.number, rows_of(task.case, task.number))
+        ledger.store(task.number, answer.rows)
+        ledger.finish(task.number, answer.rows)
+    assert len(ledger.rows) == len(every) * len(NAMES)
+
+
+def timed(act: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    act()
+    return time.perf_counter() - begin
+
+
+def measure(count: int) -> str:
+    """The line of the table for `count` rows."""
+    every = cases(count // len(NAMES))
+    account = timed(lambda: take_all(every))
+    made = [row for number, case in enumerate(every) for row in rows_of(case, number)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {"device": {"name": "NVIDIA H200", "type": "cuda"}, "host": {}, "packages": {}}
+        with Results(folder, environment, operations=["matrix_add"]) as results:
+            results.put("matrix_add", made[: -len(NAMES)])
+            store = timed(lambda: results.put("matrix_add", made[-len(NAMES) :]))
+        table = folder / "matrix_add.csv"
+        read = timed(lambda: list(read_rows(table)))
+        written = timed(lambda: report([folder], ["html"], folder / "report", open_it=False))
+        sizes = [path.stat().st_size / 1e6 for path in (table, folder / "report" / "report.html")]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    numbers = (account, sizes[0], store, read, written, sizes[1])
+    return " | ".join([f"| {count:,}", *(f"{each:.2g}" for each in numbers), f"{memory:,.0f} |"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="the largest number of rows")
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.rows:
+        print(measure(given.rows), flush=True)
+        return
+    print(HEADER, "|---" * (HEADER.count("|") - 1) + "|", sep="\n", flush=True)
+    for count in (each for each in SIZES if each <= given.most):
+        subprocess.run([sys.executable, __file__, "--rows", str(count)], check=True)
+
+
+if __name__ == "__main__":
+    main()
