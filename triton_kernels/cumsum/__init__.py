@@ -5,7 +5,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.rows import blocks
+from triton_kernels._common.rows import LONGEST, blocks
 from triton_kernels._runtime.contract import check_rows
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
@@ -41,9 +41,9 @@ def cumsum(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     y = empty_output((M, N), x.dtype, x.device)
     if y.numel() > 0:
         block = blocks(N)
+        columns, warps = min(block.columns, LONGEST // 2), min(2 * block.warps, 32)  # a scan takes more registers
         with device_of(x):
             launch(
-                cumsum_kernel, block.grid(M),
-                x, y, M, N, *x.stride(), block.rows, block.columns, num_warps=block.warps,
+                cumsum_kernel, block.grid(M), x, y, M, N, *x.stride(), block.rows, columns, num_warps=warps
             )  # fmt: skip
     return finished_output(y, x.dtype)
