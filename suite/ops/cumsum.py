@@ -55,8 +55,8 @@ def prefix_limit(
 
 
 def equal(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """One number, whose multiples have ever more digits."""
-    return torch.full(shape, 1.0 + 2.0**-7, dtype=numbers.dtype_of(case), device=source.device)
+    """One number in each row, from 1/2 to 3/2: the roundings of its multiples do not cancel."""
+    return positive((shape[0], 1), case, source).expand(shape).contiguous()
 
 
 class Cumsum(Operation):
@@ -89,7 +89,7 @@ class Cumsum(Operation):
         "positive": Family(
             "numbers of one sign: a sum in 16 bits stops growing", numbers.per_operand(positive), shapes=((9, 2056),)
         ),
-        "equal": Family("one number in all places", numbers.per_operand(equal), shapes=((3, 2056),)),
+        "equal": Family("one number in all places of a row", numbers.per_operand(equal), shapes=((3, 2056),)),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 
