@@ -28,6 +28,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "sigmoid", "jax/words", "subnormal"): (BF16, FLUSHED),
     ("cpu", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cpu", "sum", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "quantize", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "cumsum", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "softmax", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "rms_norm", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "triton", "nan"): (FLOAT8, MISREAD_8),

@@ -38,9 +38,9 @@ def test_the_rounded_truth_passes_with_a_ratio_of_at_most_two_thirds(name: str, 
 def test_an_element_that_was_not_written_is_wrong(name: str, poison: float) -> None:
     op = ops.get(name)
     case = next(c for c in op.default_cases("cpu") if c.dtype == "float32" and not c.options)
-    output = torch.empty(op.output_shape(case))
+    output = torch.empty(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
     for piece in op.truth(op.make_inputs(case, 0, CPU), case):
-        output[piece.index] = piece.value.float()
+        output[piece.index] = piece.value.to(getattr(torch, piece.dtype or "float32")).to(output.dtype)
     output.reshape(-1)[output.reshape(-1).nonzero()[-1]] = poison  # a result of 0 does not tell a 0 in its place
     verdict = judge_output(op, case, output)
     assert not verdict.agrees
@@ -54,7 +54,9 @@ def test_an_empty_output_agrees(name: str) -> None:
     for case in op.cases("empty", "cpu") if "empty" in op.families else ():
         if case.dtype != "float32":
             continue
-        verdict = judge_output(op, case, torch.zeros(op.output_shape(case)))
+        verdict = judge_output(
+            op, case, torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
+        )
         assert verdict == Verdict(True, 0.0, 0.0, 0.0)
         assert op.workspace_bytes(case) >= 0
 

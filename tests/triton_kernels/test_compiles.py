@@ -33,6 +33,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
+        *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
+        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],
         *["cross_entropy_registers bfloat16 4096x128256", "cross_entropy_registers float32 4096x4096"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
@@ -134,11 +136,15 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         # Its two passes keep a block of three operands in registers; such rows wait for memory.
         long = record["kernel"] == "long_add_rms_norm_kernel"
         assert record["spills"] <= (40 if long else 5), record
-        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "sum", "cross_entropy")):
+        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "cumsum", "sum", "cross_entropy")):
             # The second launch of a sum, and the first of a loss, read single numbers.
-            if "sum" not in record["kernel"] and record["kernel"] != "count_kernel":
+            if record["kernel"] not in ("sum_kernel", "sum_parts_kernel", "count_kernel"):
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
+            continue
+        if launch.startswith("quantize"):  # a thread's codes are a quarter or half as wide as its numbers
+            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
+            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue

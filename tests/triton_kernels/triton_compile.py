@@ -110,6 +110,13 @@ def rows(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
     yield partial(function, empty(M, N, dtype=dtype), **arguments)
 
 
+def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N = map(int, rest[0].split("x"))
+    for group in ("row", "128", "128x128"):
+        for to in ("float8_e4m3fn", "int8"):
+            yield partial(function, empty(M, N, dtype=dtype), group=group, to=to)
+
+
 def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, V = map(int, rest[0].split("x"))
     yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
@@ -190,8 +197,10 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "rms_norm_grad": rows,
     "layer_norm_grad": rows,
     "layer_norm": rows,
+    "cumsum": rows,
     "cross_entropy": losses,
     "sum": sums,
+    "quantize": quantize,
     "matmul": matmul,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,

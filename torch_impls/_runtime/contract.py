@@ -14,6 +14,10 @@ from .arguments import HAS_DEVICES
 from .operands import FLOAT64, Array, check_arrays, check_dims, check_shape, dtype_name, text_of
 
 ACTIVATIONS = ("silu", "gelu_tanh")
+LARGEST_CODE = {"float8_e4m3fn": 448.0, "int8": 127.0}
+"""Types of codes, with the code of the largest number of a group."""
+LEAST_SCALE = 2.0**-126
+"""The smallest scale of a group: the smallest normal number of float32."""
 
 
 def working(x: Array) -> str:
@@ -47,6 +51,17 @@ def check_rows(operation: str, x: Array, *, float64: bool = False) -> tuple[int,
     shape = check_dims(operation, "x", x, ("M", "N"))
     check_arrays(operation, {"x": x}, float64=float64)
     return shape
+
+
+def check_quantize(x: Array, *, group: str, to: str) -> tuple[int, int]:
+    """Checks a matrix (M, N), its groups and the type of its codes. Returns the rows and columns of a group."""
+    _, N = check_rows("quantize", x)
+    groups = {"row": (1, max(N, 1)), "128": (1, 128), "128x128": (128, 128)}
+    if group not in groups:
+        raise ValueError(f"quantize: group must be {' or '.join(map(repr, groups))}; got {group!r}")
+    if to not in LARGEST_CODE:
+        raise ValueError(f"quantize: to must be {' or '.join(map(repr, LARGEST_CODE))}; got {to!r}")
+    return groups[group]
 
 
 def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Array) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ SPILLS = {
     "add_rms_norm/registers": 720,
     "cross_entropy/cross_entropy": 40,
     "cross_entropy/registers": 520,
+    "quantize/registers": 480,
+    "cumsum/registers": 16,
     "rms_norm_grad/persistent": 80,
     "layer_norm_grad/persistent": 1964,
     "layer_norm/registers": 1000,

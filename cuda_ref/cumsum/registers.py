@@ -1,0 +1,31 @@
+"""Prefix sums of rows in CUDA: adds blocks and 16-byte accesses to the plain kernel, and reads each row once."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._runtime.contract import check_rows
+from cuda_ref._runtime.kept import kept
+from cuda_ref.common.rows import PACK_BYTES, are_packed
+
+DETERMINISTIC = True
+
+
+@kept
+def cumsum(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
+    """y[i, j] = sum over k <= j of x[i, k].
+
+    Shapes: x (M, N), rows that begin and end at multiples of 16 bytes; the output is contiguous.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
+    Tail: packs beyond the last count as 0. A block adds a row of any length, part by part. Indices are int64.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows; build.CudaError if the launch
+    fails.
+    """
+    M, N = check_rows("cumsum", x)
+    if not are_packed(x):
+        raise NotImplementedError(f"cumsum: rows must begin and end at multiples of {PACK_BYTES} bytes")
+    y = x.new_empty(M, N)
+    if y.numel() > 0:
+        build.launch("cumsum/registers", "cumsum_registers", x.device, x, y, M, N, x.stride(0), build.DTYPES[x.dtype])
+    return y
