@@ -76,7 +76,7 @@ class PagedAttention(Operation):
     )
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D", "page")
     options = (Option("lengths", ("equal", "ragged"), "keys of the sequences: S_k, or from 0 to S_k"),)
-    sweep = tuple((16, 8, 2, 1, s, 64, 16) for s in (16, 64, 256, 1024, 4096))
+    sweep = tuple((32, 8, 2, 1, s, 64, 16) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_slot", (3, 4, 2, 2, 33, 64, 1), options={"lengths": "ragged"}),
         TellingCase("many_sequences", (67, 2, 1, 1, 20, 64, 16), options={"lengths": "ragged"}, first=False),
@@ -234,7 +234,7 @@ class PagedAttention(Operation):
     def workspace_bytes(self, case: Case) -> int:
         h, s_q, s_k, d = case["H"], case["S_q"], case["S_k"], case["D"]
         heads = self._heads_at_once(case)
-        cached = 2 * case["H_kv"] * (s_k + case["page"]) * d + case["B"] * pages_of(case) * (case["page"] + 8)
+        cached = 2 * case["H_kv"] * (s_k + case["page"]) * d
         return 8 * (heads * (8 * s_q * s_k + 8 * s_k * d) + cached + 12 * s_q * h * d)
 
 
