@@ -54,21 +54,64 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
 
 
 def rows_truth(
-    index: tuple[slice, ...], value: torch.Tensor, systematic: torch.Tensor, variance: torch.Tensor, case: Case
+    index: tuple[slice, ...],
+    value: torch.Tensor,
+    systematic: torch.Tensor,
+    variance: torch.Tensor,
+    rows: int,
+    dtype: str,
 ) -> Truth:
-    """Return the truth of some rows of the output, with the bound that follows from their errors.
+    """Return the truth of some of the output's `rows` rows, with the bound that follows from their errors.
 
     In 16 bits, the weights' roundings are those of a row, so rows are independent. In float32 the errors of the
     exponential may have one sign, and float8's sums lose in one direction: averages have no narrower bound there.
     """
-    b, h, _, s_q, _, d = case.shape
-    bound = limit(
-        systematic + variance.sqrt() * deviations(b * h * s_q * d), value, OUTPUT_DTYPES.get(case.dtype, case.dtype)
-    )
-    if case.dtype not in ("float16", "bfloat16"):
+    errors = systematic + variance.sqrt() * deviations(rows * value.shape[-1])
+    bound = limit(errors, value, OUTPUT_DTYPES.get(dtype, dtype))
+    if dtype not in ("float16", "bfloat16"):
         return Truth(index, value, bound)
     at = sample(tuple(value.shape), value.device)
-    return Truth(index, value, bound, Noise(systematic[at], variance[at], b * h * s_q))
+    return Truth(index, value, bound, Noise(systematic[at], variance[at], rows))
+
+
+def attended(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, s_q: int, *, causal: bool, dtype: str, finite_v: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the exact output rows of the scaled `q`, which begin at query `start` of `s_q`, and their errors.
+
+    The errors are the systematic ones and the variances, in the arithmetic of `dtype`. All tensors are float64, of one
+    head or several.
+
+    finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
+    """
+    s_k, d = k.shape[-2:]
+    last_row = start + q.shape[-2]
+    seen = max(0, min(s_k, last_row + s_k - s_q)) if causal else s_k  # keys up to the last visible
+    if seen == 0 or d == 0:
+        return torch.zeros_like(q), torch.zeros_like(q), torch.zeros_like(q)
+    k, v = k[..., :seen, :], v[..., :seen, :]
+    scores = q @ k.mT
+    hidden = None
+    if causal:
+        last = torch.arange(start, last_row, device=q.device) + (s_k - s_q)
+        hidden = torch.arange(seen, device=q.device) > last[:, None]
+        scores.masked_fill_(hidden, -math.inf)
+    p = torch.softmax(scores, dim=-1)
+    if hidden is not None and start < s_q - s_k:
+        p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
+    # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
+    finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
+    value = p @ finite
+    systematic, variance = attention_errors(
+        value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=s_k, dtype=dtype
+    )
+    if finite_v:
+        return value, systematic, variance
+    odd = ~v.isfinite()
+    for key in odd.any(dim=1).nonzero().flatten().tolist():
+        product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
+        value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
+    return value, systematic, variance
 
 
 def add_float8(families: dict[str, Family]) -> dict[str, Family]:
@@ -249,12 +292,14 @@ class Attention(Operation):
                     for operand, scale in ((inputs[1], scale_k), (inputs[2], scale_v))
                 )
                 for start in range(0, s_q, rows):
-                    q = inputs[0][batch, several, start : start + rows].double() * scale_q
+                    q = inputs[0][batch, several, start : start + rows].double() * scale_q * self.scale(case)
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
-                    value[at], systematic[at], variance[at] = self.rows_of(*operands, start, case, finite_v)
+                    value[at], systematic[at], variance[at] = attended(
+                        *operands, start, s_q, causal=case.option("causal", False), dtype=case.dtype, finite_v=finite_v
+                    )
             index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
-            yield rows_truth(index, value, systematic, variance, case)
+            yield rows_truth(index, value, systematic, variance, b * h * s_q, case.dtype)
             del value, systematic, variance
 
     def _heads(self, case: Case) -> int:
@@ -274,45 +319,6 @@ class Attention(Operation):
         queries = blocks.rows_per_block(case["S_k"], share=4 if case.option("causal") else 2)
         keys = blocks.rows_per_block(case["S_k"] * case["D"])
         return max(1, min(case["H"], self._heads(case), queries // max(1, case["S_q"]), keys))
-
-    def rows_of(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the exact output rows of `q`, which begin at query `start`, their systematic errors and variances.
-
-        One head or several.
-
-        finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
-        """
-        s_q, s_k, d = case.shape[3:]
-        last_row = start + q.shape[-2]
-        seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # keys up to the last visible
-        if seen == 0 or d == 0:
-            return torch.zeros_like(q), torch.zeros_like(q), torch.zeros_like(q)
-        k, v = k[..., :seen, :], v[..., :seen, :]
-        q = q * self.scale(case)
-        scores = q @ k.mT
-        hidden = None
-        if case.option("causal"):
-            last = torch.arange(start, last_row, device=q.device) + (s_k - s_q)
-            hidden = torch.arange(seen, device=q.device) > last[:, None]
-            scores.masked_fill_(hidden, -math.inf)
-        p = torch.softmax(scores, dim=-1)
-        if hidden is not None and start < s_q - s_k:
-            p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
-        # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
-        finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
-        value = p @ finite
-        systematic, variance = attention_errors(
-            value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=s_k, dtype=case.dtype
-        )
-        if finite_v:
-            return value, systematic, variance
-        odd = ~v.isfinite()
-        for key in odd.any(dim=1).nonzero().flatten().tolist():
-            product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
-            value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
-        return value, systematic, variance
 
     def output_shape(self, case: Case) -> Shape:
         return (case["B"], case["H"], case["S_q"], case["D"])

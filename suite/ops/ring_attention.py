@@ -133,7 +133,7 @@ class RingAttention(RankedOperation):
         """
         b, h, h_kv, s, d = case.shape
         causal = case.option("causal", False)
-        of_all, of_rank = self._attention(case, case.ranks), self._attention(case, 1)
+        scale = attention.OP.scale(self._attention(case, case.ranks))
         q = shards[rank][0]
         k, v = (whole([shard[i] for shard in shards], causal=causal) for i in (1, 2))
         finite_v = bool(v.isfinite().all())
@@ -147,10 +147,12 @@ class RingAttention(RankedOperation):
                 for start in range(rows.start, rows.stop, at_once):
                     some = slice(start, min(start + at_once, rows.stop))
                     at = position + start - rows.start
-                    rows_of = attention.OP.rows_of(q[batch, head, some].double(), keys, values, at, of_all, finite_v)
-                    value[0, 0, some], systematic[0, 0, some], variance[0, 0, some] = rows_of
+                    value[0, 0, some], systematic[0, 0, some], variance[0, 0, some] = attention.attended(
+                        q[batch, head, some].double() * scale, keys, values, at, case.ranks * s,
+                        causal=causal, dtype=case.dtype, finite_v=finite_v,
+                    )  # fmt: skip
             index = (slice(batch, batch + 1), slice(head, head + 1), slice(0, s), slice(0, d))
-            yield attention.rows_truth(index, value, systematic, variance, of_rank)
+            yield attention.rows_truth(index, value, systematic, variance, b * h * s, case.dtype)
 
     def output_shape(self, case: Case) -> Shape:
         b, h, _, s, d = case.shape

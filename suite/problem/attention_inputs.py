@@ -29,7 +29,7 @@ def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Ten
 
 def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """The largest number with either sign, divided by the number of keys if the sum of all would overflow float32."""
-    room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(shape[2], 1)))
+    room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(case["S_k"], 1)))
     sign = torch.randint(0, 2, shape, generator=source, device=source.device) * 2.0 - 1.0
     return (sign.double() * (numbers.largest(case) / room)).to(getattr(torch, case.dtype))
 

@@ -42,6 +42,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "max_pool2d_grad": lambda size: (2, 9, size // 8, 64, 3, 3, 2, 1),
     "adam_step": lambda size: (size,),
     "attention": lambda size: (1, 2, 2, size, size, 64),
+    "paged_attention": lambda size: (3, 4, 2, 2, size, 64, 16),
     "linear_sigmoid_grad": lambda size: (64, size, size + 16),
     "attention_grad": lambda size: (1, 2, 2, size, size, 64),
 }

@@ -59,9 +59,9 @@ def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
         raise NotImplementedError(f"matmul: M and N must be at most 2^27, K at most 2^30; got {sizes}")
 
 
-def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None) -> None:
+def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None, operation: str = "attention") -> None:
     """Raises NotImplementedError unless D is one of head_dims and sm_scale is not negative."""
     if D not in head_dims:
-        raise NotImplementedError(f"attention: D must be one of {head_dims}; got {D}")
+        raise NotImplementedError(f"{operation}: D must be one of {head_dims}; got {D}")
     if sm_scale is not None and sm_scale < 0:
-        raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
+        raise NotImplementedError(f"{operation}: sm_scale must not be negative; got {sm_scale}")
