@@ -24,7 +24,7 @@ PLACEHOLDERS = {"RUN...": "before", "RESULTS": "before", "BASE": "before", "NEW"
 NOT_THERE = re.compile(r"--op gelu|/mine\b")
 """An operation and an implementation that a reader is to write."""
 MEASURES = {("doctor", "--measure"), ("doctor", "--timer")}
-KINDS = ("compare", "diff", "doctor", "history", "list", "new-op", "report", "shapes", "tune")
+KINDS = ("cluster", "compare", "diff", "doctor", "history", "list", "new-op", "report", "shapes", "tune")
 """Commands that are run here."""
 FILES = (".py", ".cu", ".json", ".yaml", ".csv")
 
@@ -84,6 +84,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     """Planning is real. Runs, searches, reports and skeletons are not."""
     import webbrowser
 
+    from suite.cluster import dask_settings, hosts, remote
+    from suite.hardware.device import Device
     from suite.new_op import skeletons
     from suite.profiling import once
     from suite.report import write
@@ -92,6 +94,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     none: Any = lambda *_, **__: []  # noqa: E731
     for module, name in (
         (compare, "compare"),
+        (remote, "compare"),
         (tune, "tune"),
         (write, "write"),
         (skeletons, "write"),
@@ -99,6 +102,10 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
         (once, "call"),
     ):
         monkeypatch.setattr(module, name, none)
+    h200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
+    found = hosts.Survey("tls://h1:8786", h200, None, {"device": {"name": h200.name}}, devices=8, hosts=1)
+    monkeypatch.setattr(hosts, "survey", lambda *_: found)
+    monkeypatch.setenv(dask_settings.FOLDER_VARIABLE, str(reader / "certificates"))
     monkeypatch.setattr(write, "write", lambda *_: [reader / "report.html"])
     monkeypatch.setattr(webbrowser, "open", none)
     monkeypatch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})

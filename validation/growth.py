@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,7 +30,7 @@ from suite.runner.selection import Selection
 SIZES = (100, 1_000, 10_000, 100_000)
 NAMES = ("torch", "triton", "cuda", "jax")
 """The implementations of a case."""
-HEADER = "| rows | account, s | CSV, MB | store one more case, s | read, s | report, s | page, MB | memory, MB |"
+HEADER = "| rows | account, s | store a case, s | CSV, MB | read, s | memory, MB | report, s | page, MB | memory, MB |"
 
 
 def cases(count: int) -> list[Case]:
@@ -65,29 +65,30 @@ def take_all(every: list[Case]) -> None:
 
 
 def timed(act: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+    """The time of the processor, which other processes do not lengthen."""
+    begin = time.process_time()
     act()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
-def measure(count: int) -> str:
-    """The line of the table for `count` rows."""
+def measure(count: int) -> Iterator[float]:
+    """The numbers of the table for `count` rows."""
     every = cases(count // len(NAMES))
-    account = timed(lambda: take_all(every))
+    yield timed(lambda: take_all(every))
     made = [row for number, case in enumerate(every) for row in rows_of(case, number)]
     with TemporaryDirectory() as name:
         folder = Path(name)
+        table, page = folder / "matrix_add.csv", folder / "report" / "report.html"
         environment = {"device": {"name": "NVIDIA H200", "type": "cuda"}, "host": {}, "packages": {}}
         with Results(folder, environment, operations=["matrix_add"]) as results:
             results.put("matrix_add", made[: -len(NAMES)])
-            store = timed(lambda: results.put("matrix_add", made[-len(NAMES) :]))
-        table = folder / "matrix_add.csv"
-        read = timed(lambda: list(read_rows(table)))
-        written = timed(lambda: report([folder], ["html"], folder / "report", open_it=False))
-        sizes = [path.stat().st_size / 1e6 for path in (table, folder / "report" / "report.html")]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    numbers = (account, sizes[0], store, read, written, sizes[1])
-    return " | ".join([f"| {count:,}", *(f"{each:.2g}" for each in numbers), f"{memory:,.0f} |"])
+            yield timed(lambda: results.put("matrix_add", made[-len(NAMES) :]))
+        yield table.stat().st_size / 1e6
+        yield timed(lambda: list(read_rows(table)))
+        yield resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield timed(lambda: report([folder], ["html"], folder / "report", open_it=False))
+        yield page.stat().st_size / 1e6
+        yield resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
@@ -96,7 +97,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rows:
-        print(measure(given.rows), flush=True)
+        print(f"| {given.rows:,} |", end="", flush=True)
+        for number in measure(given.rows):
+            print(f" {number:.2g} |" if number < 100 else f" {number:,.0f} |", end="", flush=True)
+        print()
         return
     print(HEADER, "|---" * (HEADER.count("|") - 1) + "|", sep="\n", flush=True)
     for count in (each for each in SIZES if each <= given.most):

@@ -7,7 +7,6 @@ not: a task sleeps and returns made rows. Ends with status 1 if a row is lost or
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import random
 import signal
@@ -21,9 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from suite.cluster import dask_settings, host_main, remote
-from suite.cluster.messages import Finished, Setup, Task
-from suite.cluster.station import Station
+from suite.cluster import dask_settings, remote
 from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -32,26 +29,7 @@ from suite.runner.observer import Observer
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan
 from suite.runner.selection import Selection
-
-CASE_S = 0.5
-"""Time of a simulated case, at most."""
-PIDS = "KERNEL_SUITE_SIMULATED_PIDS"
-"""The environment variable with the folder in which each worker notes its process."""
-
-
-class Simulated(Station):
-    """A device that takes time and gives rows, and runs nothing."""
-
-    def setup(self, worker: object) -> None:
-        super().setup(worker)
-        Path(os.environ[PIDS], str(os.getpid())).touch()
-
-    def run(self, setup: Setup, task: Task) -> Finished:
-        time.sleep(random.uniform(0.0, CASE_S))
-        case = task.case
-        names = [each for each in task.implementations if isinstance(each, str)]
-        rows = [Row(case.operation, case.label, case.dtype, case.precision, name, device="cpu") for name in names]
-        return Finished(task.number, tuple(rows))
+from validation.simulation.host import PIDS
 
 
 class Seen(Observer):
@@ -75,7 +53,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, int]]:
     """The address of a cluster of so many simulated devices, and the process of its scheduler."""
     os.environ[dask_settings.FOLDER_VARIABLE] = str(folder)
     os.environ["DASK_CONFIG"] = str(dask_settings.make_certificate() / "dask.yaml")
-    os.environ["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "forkserver"
+    os.environ["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "forkserver"  # faster than to start anew
     os.environ[PIDS] = str(folder / "pids")
     (folder / "pids").mkdir()
     where = folder / "address"
@@ -85,10 +63,12 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, int]]:
         while not where.exists() or '"address"' not in where.read_text():
             time.sleep(0.1)
         address = next(line.split('"')[3] for line in where.read_text().splitlines() if '"address"' in line)
-        host = [sys.executable, __file__, "--host", address, "--workers", str(workers)]
+        host = [sys.executable, "-m", "validation.simulation.host", address, str(workers)]
         with subprocess.Popen(host, **quiet) as process:
             try:
                 while len(list((folder / "pids").iterdir())) < workers:
+                    if process.poll() is not None:
+                        raise SystemExit(f"the workers have ended: exit status {process.returncode}")
                     time.sleep(0.5)
                 yield address, scheduler.pid
             finally:
@@ -100,7 +80,9 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, int]]:
 def kill_at_random(folder: Path, every_s: float, ended: threading.Event, kills: list[int]) -> None:
     """Kill one worker in each period, until `ended`."""
     while not ended.wait(every_s):
-        victim = random.choice(list((folder / "pids").iterdir()))
+        if not (there := list((folder / "pids").iterdir())):
+            continue
+        victim = random.choice(there)
         victim.unlink()
         with suppress(ProcessLookupError):
             os.kill(int(victim.name), signal.SIGKILL)
@@ -141,12 +123,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--kill-every", type=float, default=1.0, help="seconds between two killed workers")
-    parser.add_argument("--host", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.host:
-        host_main.Station = Simulated
-        asyncio.run(host_main.join(given.host, given.workers, "127.0.0.1"))
-        return
     raise SystemExit(0 if simulate(given.workers, given.cases, given.kill_every) else 1)
 
 

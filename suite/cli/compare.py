@@ -84,8 +84,6 @@ if TYPE_CHECKING:
     from suite.cluster.hosts import Survey
     from suite.hardware.device import Device
     from suite.problem.source import Kind
-    from suite.results.render import View
-
 
 EXIT_STATUS = (
     "Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, "
@@ -146,15 +144,12 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate."""
-    layers = layers_of(model, tokens)
+    shown, layers = _output(command.params), layers_of(model, tokens)
     op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
-    shown = _output(_view(columns, sort, wide, baseline, count), quiet, as_json, file_format, strict)
     own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
     where, survey = _where(command.params, device)
     selection = _selection(op, impl, exclude, dtype, precision, sized, operation_options, inputs, sweep, files, gpus)
-    options = Options(where, cache, not no_time, seed, timeout, sweep, sweep_host(where, sweep), transfers, compiles)
-    options = _sampled(options, sustained, max_noise, Least(min_time, samples), repeat)
-    options = replace(options, telling=selection.telling, profiled=bool(profile), dumped=split(dump), counted=count)
+    options = replace(_options(where, command.params), telling=selection.telling)
     run_comparison(selection, own, options, _given(command, selection), _folder(where, out, publish), shown, survey)
 
 
@@ -223,14 +218,13 @@ def _own_file(
     return own[0] if own else None
 
 
-def _output(view: View, quiet: bool, as_json: bool, file_format: str, strict: bool) -> Output:
-    return Output(view, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
-
-
-def _view(columns: list[str] | None, sort: str, wide: bool, baseline: str, count: bool) -> View:
+def _output(given: Mapping[str, Any]) -> Output:
+    """How the rows are shown."""
     from suite.results.render import View
 
-    return View(split(columns), sort, wide, baseline, counts=count)
+    view = View(split(given["columns"]), given["sort"], given["wide"], given["baseline"], counts=given["count"])
+    names = ("quiet", "as_json", "file_format", "strict")
+    return Output(view, **{name: given[name] for name in names})
 
 
 def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
@@ -240,13 +234,30 @@ def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     return where.results_folder if publish else out
 
 
-def _sampled(options: Options, sustained: Sustain, max_noise: float, least: Least, repeat: int) -> Options:
-    """The options with these of sampling. Raises `UsageError` for values that are wrong or contradict each other."""
-    if options.cache not in ("cold", "warm"):
-        raise UsageError(f"--cache: {unknown(options.cache, ('cold', 'warm'))}")
-    check_timeout(options.timeout_s)
-    check_noise(max_noise)
-    check_seed(options.seed)
-    if repeat > 1 and not options.timed:
-        raise UsageError(f"--repeat {repeat}: --no-time times nothing; give one of the two")
-    return replace(options, sustained=sustained, max_noise=max_noise / 100, least=least, repeat=repeat)
+def _options(where: Device, given: Mapping[str, Any]) -> Options:
+    """The options of the run. Raises `UsageError` for values that are wrong or contradict each other."""
+    if given["cache"] not in ("cold", "warm"):
+        raise UsageError(f"--cache: {unknown(given['cache'], ('cold', 'warm'))}")
+    check_timeout(given["timeout"])
+    check_noise(given["max_noise"])
+    check_seed(given["seed"])
+    if given["repeat"] > 1 and given["no_time"]:
+        raise UsageError(f"--repeat {given['repeat']}: --no-time times nothing; give one of the two")
+    return Options(
+        where,
+        given["cache"],
+        timed=not given["no_time"],
+        seed=given["seed"],
+        timeout_s=given["timeout"],
+        native_only=given["sweep"],
+        host=sweep_host(where, given["sweep"]),
+        transfers=given["transfers"],
+        compiles=given["compiles"],
+        max_noise=given["max_noise"] / 100,
+        least=Least(given["min_time"], given["samples"]),
+        repeat=given["repeat"],
+        sustained=Sustain(given["sustained"]),
+        profiled=bool(given["profile"]),
+        counted=given["count"],
+        dumped=split(given["dump"]),
+    )

@@ -20,8 +20,8 @@ from suite.hardware.threads import THREAD_VARIABLES
 
 FIXED = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", *THREAD_VARIABLES)
 """Environment variables of a worker that Dask must not replace by its own."""
-DEATH_TIMEOUT_S = 120
-"""Time for which workers look for a scheduler that is not there."""
+DEATH_TIMEOUT_S = 300
+"""Time for a worker to start, and to look for a scheduler that is not there."""
 
 
 def nannies(address: str, workers: int | None, host: str | None = None) -> list[Nanny]:

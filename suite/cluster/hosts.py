@@ -43,12 +43,12 @@ def connected(address: str) -> Iterator[Client]:
 
 
 def places(client: Client, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
-    """The device of each worker by the worker's address, or the reason why it takes no cases."""
+    """The device of each worker by its address, or the reason why it takes no cases. None of one that just ends."""
     from suite.cluster import station
 
     found: Mapping[str, Any] = client.run(station.describe, workers=workers, on_error="return")
     own = code_digest()
-    return {address: _checked(text, own) for address, text in found.items()}
+    return {address: _checked(text, own) for address, text in found.items() if not isinstance(text, OSError)}
 
 
 def _checked(text: object, own: str) -> Place | str:

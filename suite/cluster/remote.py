@@ -78,13 +78,18 @@ class Submission:
         self._setup = encode(Setup(options, run=self._name))
         self._submitted = 0
         self._seats: dict[str, Seat] = {}
-        self._refused: dict[str, str] = {}
+        self._described: set[str] = set()
+        """Workers that have said which device they have."""
+        self._refused: set[str] = set()
+        """Reasons why workers take no cases."""
         self._busy: set[str] = set()
         """Workers with tasks of other runs."""
         self._gone: set[str] = set()
         """Workers with a task that were missing when last looked for."""
         self._deaths = Counter[str]()
         """Tasks that a place has lost one after the other."""
+        self._how = ""
+        """The reason of the last loss."""
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._looked = -LOOK_S
         self._seen = time.monotonic()
@@ -107,16 +112,17 @@ class Submission:
         self._looked = time.monotonic()
         try:
             processing = self._client.processing()
-            new = [each for each in processing if each not in self._seats and each not in self._refused]
+            new = [each for each in processing if each not in self._described]
             places = hosts.places(self._client, new) if new else {}
         except OSError as error:
             raise WorkerError(f"the scheduler is lost ({one_line(str(error))}): {GO_ON}") from error
         for address in [each for each in self._seats if each not in processing]:
             self._leave(address)
         self._gone &= self._seats.keys()
+        self._described.update(places)
         for address, place in places.items():
             if not isinstance(place, Place):
-                self._refused[address] = place
+                self._refused.add(place)
             elif place.device.name == self._device.name:
                 self._seats[address] = Seat(place, set())
         self._busy = {each for each, keys in processing.items() if any(self._name not in str(key) for key in keys)}
@@ -137,9 +143,9 @@ class Submission:
         if any(self._deaths[seat.place.name] < MAX_DEATHS for seat in self._seats.values()):
             self._seen = time.monotonic()
         elif self._seats:
-            raise WorkerError(f"each device of the cluster has lost its last {MAX_DEATHS} cases: {GO_ON}")
+            raise WorkerError(f"each device has lost its last {MAX_DEATHS} cases ({self._how}): {GO_ON}")
         elif time.monotonic() > self._seen + ALONE_S:
-            why = "; ".join(["", *dict.fromkeys(self._refused.values())])
+            why = "; ".join(["", *sorted(self._refused)])
             raise WorkerError(f"no worker with {self._device.name} for {ALONE_S:g} s{why}: {GO_ON}")
 
     def _give(self) -> None:
@@ -196,6 +202,7 @@ class Submission:
         assert seat.task is not None
         number, seat.task, seat.future = seat.task.number, None, None
         self._deaths[seat.place.name] += 1
+        self._how = how
         self._ledger.lose(number, seat.place.where, how)
 
     def _stop(self) -> None:
