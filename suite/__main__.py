@@ -11,7 +11,12 @@ def main() -> None:
 
     open_standard_streams()
     with interruptible_command():
-        from suite.cli.main import main as command
+        try:
+            from suite.cli.main import main as command
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in ("", "suite", "kernel_suite"):
+                raise
+            sys.exit(f"{error}: this Python lacks the suite's packages. In a checkout: . .venv/bin/activate")
 
         import_when_used("torch")
         command()

@@ -3,7 +3,6 @@
 import torch
 import torch.distributed as dist
 import triton
-import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,21 +11,10 @@ from triton_kernels._runtime.contract import check_split_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.symmetric import exchanged
+from triton_kernels.all_reduce._add import add_parts
 from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
 
 DETERMINISTIC = True
-BLOCK = 2**17 if INTERPRET else 2048  # elements of a program
-
-
-@triton.jit
-def add_parts_kernel(parts_ptr, out_ptr, n, stride, RANKS: tl.constexpr, BLOCK: tl.constexpr):
-    """One program adds a block of the parts of all ranks, in float32 and in their order."""
-    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    acc = tl.zeros((BLOCK,), tl.float32)
-    for rank in tl.static_range(RANKS):
-        theirs = parts_ptr + tl.full((), rank, tl.int64) * stride
-        acc += tl.load(theirs + offs, mask=offs < n, other=0.0).to(tl.float32)
-    tl.store(out_ptr + offs, acc, mask=offs < n)
 
 
 def matmul_reduce_scatter(
@@ -61,9 +49,5 @@ def matmul_reduce_scatter(
             )  # fmt: skip
 
     parts = exchanged(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
-    with device_of(x):
-        launch(
-            add_parts_kernel, (triton.cdiv(M * N, BLOCK),), parts, out, M * N, parts.stride(0),
-            RANKS=group.size(), BLOCK=BLOCK,
-        )  # fmt: skip
+    add_parts(parts, out)
     return finished_output(out, x.dtype)

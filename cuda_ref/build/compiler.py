@@ -40,7 +40,7 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     "-fno-tree-vectorize",  # each thread makes its own accesses
     "-fsanitize=thread",
     *("--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"),
-    "-fsanitize=bounds",
+    "-fsanitize=bounds,return",
     "-DCUDA_HOST_CHECKED",
 ]
 COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well

@@ -17,6 +17,7 @@ static inline void release(int first, int count, Chosen chosen) {
 
 static void open_barrier() {
     settle();
+    check_barrier();
     block.epoch++;
     block.barrier_result_count = block.barrier_votes;
     block.barrier_result_size = block.waiting;

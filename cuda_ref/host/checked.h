@@ -82,6 +82,25 @@ CUDA_HOST_UNCHECKED static void settle() {
     settle_race();
 }
 
+static uint32_t left_epoch[MAX_THREADS];  // `epoch` when a thread returned
+
+CUDA_HOST_UNCHECKED static void note_return(int self) { left_epoch[self] = block.epoch; }
+
+// Fails if a thread has returned after an earlier barrier of its block, and others of its warp wait at this one: on a
+// GPU such a warp may hang. A thread without work may return before the first barrier.
+CUDA_HOST_UNCHECKED static void check_barrier() {
+    if (block.live == block.count) return;
+    for (int i = 0; i < block.count; i++) {
+        if (block.threads[i].wait != LEFT || left_epoch[i] == block.block_epoch || !block.warp_live[i / WARP]) continue;
+        char gone[48];
+        describe_thread(i, gone, sizeof gone);
+        block.running = i / WARP * WARP + __builtin_ctz(block.warp_live[i / WARP]);
+        threadIdx = block.threads[block.running].index;
+        fail(cudaErrorLaunchFailure, "waits in __syncthreads on line %d, but %s of the same warp has passed an earlier one "
+             "and returned: on a GPU the warp may hang", block.barrier_line, gone);
+    }
+}
+
 CUDA_HOST_UNCHECKED static bool is_near(const Memory& m, uintptr_t at) {
     return at + GAP > m.begin && at < m.begin + m.bytes + GAP;
 }
@@ -328,6 +347,20 @@ CUDA_HOST_HOOK __ubsan_handle_out_of_bounds(void* where, uintptr_t index) {
     const bool is_signed = w.index->info & 1;
     const long value = is_signed && unused > 0 ? long(index << unused) >> unused : long(index);
     cuda_host::bad_index = {w.file, w.array->name, w.line, value, cuda_host::block.running};
+}
+// Called by -fsanitize=return at the end of a function that should have returned a value.
+CUDA_HOST_HOOK __ubsan_handle_missing_return(void* where) {
+    struct Where {
+        const char* file;
+        unsigned line, column;
+    };
+    const Where& w = *static_cast<const Where*>(where);
+    const char* name = strrchr(w.file, '/');
+    name = name ? name + 1 : w.file;
+    if (cuda_host::in_kernel())
+        cuda_host::fail(cudaErrorLaunchFailure, "%s:%u: a function ends without the `return` of its value", name, w.line);
+    fprintf(stderr, "%s:%u: a function ends without the `return` of its value\n", name, w.line);
+    abort();
 }
 #undef CUDA_HOST_BOTH
 #undef CUDA_HOST_HOOKS

@@ -39,6 +39,7 @@ static bool next_block() {
 static inline void thread_returns() {
     const int self = block.running;
     block.threads[self].wait = LEFT;
+    note_return(self);
     block.live--;
     leave_warp(self);
     end_thread();

@@ -71,7 +71,7 @@ static Pending pending;
     fail(cudaErrorLaunchFailure, "%srace: %s %s, which %s%s %s%s%s, %s", at_line(race.now.place),
          race.now_write ? "writes" : "reads", what, other, same_block ? "" : " of another block",
          race.earlier_write ? "has written" : "has read", where[0] ? " at " : "", where,
-         !same_block ? "and blocks have no order" : same_warp ? "with no __syncwarp between the two"
+         !same_block ? "and blocks have no order" : same_warp ? "with no __syncthreads or __syncwarp between the two"
                                                               : "with no __syncthreads between the two");
 }
 

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(COLUMNS) column_sums(const T* __restrict__ dz,
     out[n] = from_float<T>(total);
 }
 
-// dz, dx, dweight and dbias are row-major; dz is memory for M N elements.
+// dz, dx, dweight and dbias are row-major; dz is memory for M N elements. dx may be null: then it is left out.
 extern "C" int linear_sigmoid_grad(const void* x, const void* weight, const void* bias, const void* dy, void* dz,
                                    void* dx, void* dweight, void* dbias, int64_t M, int64_t N, int64_t K,
                                    int64_t stride_xm, int64_t stride_xk, int64_t stride_wn, int64_t stride_wk,
@@ -49,8 +49,9 @@ extern "C" int linear_sigmoid_grad(const void* x, const void* weight, const void
         const auto of_weight = strided_operand<T>(weight, N, stride_wn, stride_wk);
         const int64_t one = 1;
         launch_product<T, TF32>(of_x, of_weight, dz, K, gradient, stream, record);
-        launch_product<T, TF32>(strided_operand<T>(dz, M, N, one), strided_operand<T>(weight, K, stride_wk, stride_wn),
-                                dx, N, TheSum(), stream, record);
+        if (dx != nullptr)
+            launch_product<T, TF32>(strided_operand<T>(dz, M, N, one),
+                                    strided_operand<T>(weight, K, stride_wk, stride_wn), dx, N, TheSum(), stream, record);
         launch_product<T, TF32>(strided_operand<T>(dz, N, one, N), strided_operand<T>(x, K, stride_xk, stride_xm),
                                 dweight, M, TheSum(), stream, record);
         if (N == 0) return;

@@ -62,6 +62,12 @@ def gradients(
     matmul: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, precision: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dx, dweight, dbias), with dx and dweight by a given product."""
+    dz, dbias = derivative(x, weight, bias, dy, precision)
+    return matmul(dz, weight), matmul(dz.t(), x), dbias
+
+
+def derivative(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, precision: str) -> tuple[Tensor, Tensor]:
+    """dz = dy y (1 - y), and the sum over its rows, dbias."""
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
     check_products("linear_sigmoid_grad", x, precision, (M, N, K))
     if x.element_size() != 2 or N % 8 != 0 or M * N == 0:
@@ -80,7 +86,7 @@ def gradients(
         _plan(M, N, K, x).tile, dtype,
     )  # fmt: skip
     build.launch("linear_sigmoid_grad/wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
-    return matmul(dz, weight), matmul(dz.t(), x), dbias
+    return dz, dbias
 
 
 def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Tensor, dy: Tensor) -> str:

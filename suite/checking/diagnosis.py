@@ -52,6 +52,7 @@ EXACT = 0.995
 have, such as being 0."""
 FAILED = "the diagnosis failed:"
 UNWRITTEN = "never written, or computed from memory that was never written"
+BESIDE = "computed from memory beside an operand, or from shared memory or a lane without a value"
 AMBIGUOUS = "never written, or computed from memory beside the operands or without a defined result (inf - inf, 0 / 0)"
 
 
@@ -142,7 +143,7 @@ def _nan_kind(found: Survey, where: str, inputs: Inputs) -> str:
     """Return the origin of NaN by its bits, if all wrong elements have the same and no input is NaN or infinite."""
     finite = all(bool(x.float().isfinite().all()) for x in inputs)
     if found.beside == found.wrong and finite:
-        return f"as if {where} was computed from memory beside an operand"
+        return f"as if {where} was {BESIDE}"
     if found.unwritten == found.wrong and finite:
         return f"as if {where} was {AMBIGUOUS}"
     return ""

@@ -20,8 +20,10 @@ from suite.hardware.device import Device, resolve
 from suite.hardware.threads import thread_settings
 from suite.processes.child import environment_with_suite
 
-LIMIT_S = 60.0
-"""Time allowed for a file; most of it is the start of the frameworks and the compiler."""
+LIMIT_S = 30.0
+"""Processor time allowed for a file: neither the compiler's nor that of other programs on a busy machine."""
+WAIT_S = 600.0
+"""Time allowed for a file by the clock: ends one that waits and computes nothing."""
 ENVIRONMENT = {**os.environ, **thread_settings()}
 Asked = tuple[Exercise, Path]
 
@@ -48,16 +50,19 @@ def _in_one_process(asked: Sequence[Asked], device: str) -> tuple[list[Verdict],
         results = Path(folder, "verdicts")
         results.touch()
         files = [word for exercise, path in asked for word in (exercise.name, str(path.absolute()))]
-        command = [sys.executable, "-m", qualified("suite.exercises.apart"), device, str(results), *files]
+        here = qualified("suite.exercises.apart")
+        command = [sys.executable, "-m", here, device, str(LIMIT_S), str(results), *files]
         ended = ""
         try:
-            done = subprocess.run(command, env=environment_with_suite(ENVIRONMENT), timeout=LIMIT_S * len(asked))
-            if done.returncode < 0:
+            done = subprocess.run(command, env=environment_with_suite(ENVIRONMENT), timeout=WAIT_S * len(asked))
+            if done.returncode == -signal.SIGPROF:
+                ended = f"it did not finish within {LIMIT_S:.0f} seconds of processor time"
+            elif done.returncode < 0:
                 ended = f"the process died of {signal.Signals(-done.returncode).name}"
             elif done.returncode:
                 ended = f"the process ended with status {done.returncode}"
         except subprocess.TimeoutExpired:
-            ended = f"it did not finish within {LIMIT_S:.0f} seconds"
+            ended = f"it did not finish within {WAIT_S:.0f} seconds"
         read = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     if read and "error" in read[-1]:
         raise SuiteError(read[-1]["error"])
@@ -65,12 +70,13 @@ def _in_one_process(asked: Sequence[Asked], device: str) -> tuple[list[Verdict],
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Judge the files of the command line, `DEVICE RESULTS (NAME FILE)...`, and write a line for each verdict."""
-    device, results, *files = arguments
+    """Judge the files of the command line, `DEVICE LIMIT RESULTS (NAME FILE)...`, and write a line for each verdict."""
+    device, limit, results, *files = arguments
     where = resolve(device)
     _prepare(where)
     with open(results, "a", encoding="utf-8", buffering=1) as out:
         for name, path in zip(files[::2], files[1::2], strict=True):
+            signal.setitimer(signal.ITIMER_PROF, float(limit))  # then SIGPROF ends this process
             try:
                 found = vars(judge(catalogue.find(name), Path(path), where))
             except SuiteError as error:

@@ -37,6 +37,8 @@ class Exercise:
     """The type of the inputs; empty for all of the reference."""
     uses: tuple[str, ...] = ()
     """Words without which a file lacks the idea, whatever its results: a barrier, for example."""
+    avoids: tuple[str, ...] = ()
+    """Words that show another way than the exercise's idea: a loop in Python, for example."""
     at_most: tuple[tuple[str, int], ...] = ()
     """The largest counts of one emulated call of the first case, by name, such as `load_sectors`."""
     note: str = ""

@@ -39,27 +39,49 @@ class Verdict:
 
 
 HINTS = (
+    (r"race: .* of another block ", "blocks run in any order, and no barrier orders them:"),
     (r"race: ", "two threads touch the same shared memory and no barrier orders them: which thread waits for which?"),
     (
         r"\b(?:reads|writes|loads|stores) (?:index|byte) ",
-        "the index is beyond the end: which threads, or which lanes, have nothing to do?",
+        "an offset is wrong, or what lies beyond the end is not left out:",
     ),
+    (
+        r"'int' object is not iterable|Unsupported ptr type|cannot cast \[",
+        "tl.load(pointers) reads values, tl.store(pointers, values) writes them; a pointer plus offsets is a block of "
+        "pointers, and a pointer has no [index]",
+    ),
+    (r"^(?:Syntax|Indentation|Name)Error", "Python names the line: look at its names, brackets and indentation"),
+    (r"is no multiple of", "a vector begins at a multiple of its size: does the index count vectors, or elements?"),
     (r"is no memory of the device", "a kernel can use memory of the device alone: is an index far off?"),
     (r"process died", "an index far outside of an array ruins memory: look at the offsets and masks of all stores"),
-    (r"did not finish|waits? ", "a loop does not end, or threads wait for others that never reach the barrier"),
-    (r"does not compile|failed for (?:host|checked)", "the first message of the compiler names the line"),
+    (
+        r"did not finish|waits? ",
+        "a loop does not end (JAX unrolls a Python loop), or threads wait for others that never reach the barrier",
+    ),
+    (r"does not compile", "the compiler names line and column"),
+    (r"^aliases input", "the file returns an argument as it is: what becomes of the computed array?"),
+    (r"is a function,", "a function was made and not called"),
+    (r"is a NoneType", "the function ends without `return`"),
     (
         r"^shape: |^dtype: |^type: ",
-        "the text at the top of the file states shape and type of the result",
+        "the text at the top of the file states shape and type of the result:",
     ),
     (r"wrote outside|inputs changed", "a store goes to a place that is not this thread's or program's"),
 )
-"""Help by the kind of fault: the first whose pattern the reason has. Other faults get the exercise's own hint."""
+"""Help by the kind of fault: the first whose pattern the reason has. Other faults get the exercise's own hint, which
+also continues a text that ends with a colon."""
 
 
 def hint_for(reason: str, exercise: Exercise) -> str:
     """Help for a file that is wrong for this reason."""
-    return next((text for pattern, text in HINTS if re.search(pattern, reason)), exercise.hint)
+    kind = next((text for pattern, text in HINTS if re.search(pattern, reason)), "")
+    return f"{kind} {exercise.hint}".strip() if kind.endswith(":") or not kind else kind
+
+
+def first_message(reason: str) -> str:
+    """The reason, or of a compiler's messages the first error, without the code that it quotes."""
+    found = re.search(r"\S+:\d+:\d+: error: (?:(?! \d+ \| ).)*", reason)
+    return f"does not compile: {found[0]}" if found and reason.startswith("BuildError") else reason
 
 
 def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
@@ -106,7 +128,9 @@ def _faults(exercise: Exercise, path: Path, text: str, device: Device) -> Iterat
             yield f"{reason} ({case.label})"
     code = words(text, exercise.file.suffix)
     if missing := [word for word in exercise.uses if word not in code]:
-        yield f"the results are right, but the file does not use {', '.join(missing)}"
+        yield f"the results are right, but the file does not use {', '.join(f'`{word}`' for word in missing)}"
+    if found := [word for word in exercise.avoids if word in code.split()]:
+        yield f"the results are right, but the file uses {', '.join(f'`{word}`' for word in found)}"
     if exercise.at_most and device.type == "cpu":
         yield from _excesses(exercise, implementation.for_case(cases[0]), cases[0], where)
 
@@ -146,5 +170,5 @@ def _fault(implementation: ExternalImplementation, case: Case, device: Device, w
         with adapter.checks_memory(device):
             found = check(lambda: implementation.function_for(case, len(problem.buffers)), adapter, problem)
     except Exception as error:
-        return implementation.describe_error(error, device.type)
+        return first_message(implementation.describe_error(error, device.type))
     return found.explanation if not found.agrees else ""

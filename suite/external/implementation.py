@@ -153,7 +153,7 @@ class ExternalImplementation(Implementation):
             text = text.replace(f" ({self.path.name}, line {line})", "")
         if line is None and isinstance(error, TypeError) and self.path.suffix == ".py":
             text += f"; it is called as {signature(ops.operation(self))}"
-        if line is None and not re.search(rf"{re.escape(self.path.name)}:\d", text):
+        if line is None and not re.search(rf"{re.escape(self.path.name)}:\d|\bline \d", text):
             line = self.line
         return text + (f" ({self.path.name}:{line})" if line is not None else "")
 

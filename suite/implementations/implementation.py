@@ -119,11 +119,16 @@ class Implementation:
         For example `parts count=4; BLOCK_M=64, ..., num_stages=4 (tuned)`. Empty if there is no choice.
         """
         module = self.load()
-        if not hasattr(module, "config"):
+        config = self.config_function()
+        if config is None:
             return self.adapter.configuration(module)
-        kernels: str = module.config(*map(self.adapter.to_native, tensors), **arguments)
+        kernels: str = config(*map(self.adapter.to_native, tensors), **arguments)
         words = [step.split()[0] for step in kernels.split(";") if step.strip()]
         return "; ".join(filter(None, (kernels, self.adapter.configuration(module, words))))
+
+    def config_function(self) -> Callable[..., str] | None:
+        """The function `config` of its module, which has the arguments of a call; None if there is none."""
+        return getattr(self.load(), "config", None)
 
     def versions(self) -> str:
         """Versions of the packages that it uses: `torch 2.13.0, triton 3.7.1`."""

@@ -91,6 +91,7 @@ class Attention(Operation):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_feature", (1, 2, 1, 31, 33, 1), first=False),
         TellingCase("two_queries", (1, 2, 1, 2, 33, 64), options={"causal": True}, first=False),
+        TellingCase("whole_tiles", (1, 2, 1, 192, 192, 64), options={"causal": True}, first=False),
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
@@ -251,7 +252,7 @@ class Attention(Operation):
                     q = inputs[0][batch, several, start : start + rows].double() * scale_q
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
-                    value[at], systematic[at], variance[at] = self._rows_truth(*operands, start, case, finite_v)
+                    value[at], systematic[at], variance[at] = self.rows_of(*operands, start, case, finite_v)
             index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
             yield rows_truth(index, value, systematic, variance, case)
             del value, systematic, variance
@@ -274,7 +275,7 @@ class Attention(Operation):
         keys = blocks.rows_per_block(case["S_k"] * case["D"])
         return max(1, min(case["H"], self._heads(case), queries // max(1, case["S_q"]), keys))
 
-    def _rows_truth(
+    def rows_of(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the exact output rows of `q`, which begin at query `start`, their systematic errors and variances.

@@ -75,6 +75,9 @@ class Pooling(Operation):
         TellingCase("even_window", EVEN),
         TellingCase("R=131", (1, 140, 1, 2, 131, 1, 1, 0), first=False),
         TellingCase("S=131", (1, 1, 140, 2, 1, 131, 1, 0), first=False),
+        TellingCase("P=1024", (1, 1024, 1, 2, 1, 1, 1, 0), first=False),
+        TellingCase("Q=1024", (1, 1, 1024, 2, 1, 1, 1, 0), first=False),
+        TellingCase("many_windows", (1, 89, 83, 9, 3, 3, 1, 1), first=False),
     )
     large = (
         TellingCase("large", (1, 6, 5, 4104, 3, 3, 1, 1)),

@@ -101,6 +101,7 @@ class MultiHeadAttention(Operation):
         TellingCase("wide", (1, 9, 512, 8)),
         TellingCase("one_feature", (2, 9, 1, 1), first=False),
         TellingCase("67_features", (1, 9, 201, 3), first=False),
+        TellingCase("whole_tiles", (1, 192, 64, 1), options={"causal": True}, first=False),
         TellingCase("E=1024", (1, 3, 1024, 16), first=False),
     )
     untold = ("nan_causal",)

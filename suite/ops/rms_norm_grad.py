@@ -153,7 +153,7 @@ class RmsNormGrad(Operation):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "nan": family.nan(ODD, values=numbers.per_operand(numbers.one_nan, numbers.normals)),
-        "range": family.spread(ODD, 20, -20, 10),
+        "range": family.spread(ODD, 20, -20, 20),
         "small": Family(
             "mean squares of the size of eps, and rows that differ in size",
             numbers.per_operand(lambda *drawn: rows_of_scales(*drawn) * 2.0**-7, numbers.normals),

@@ -104,9 +104,12 @@ class Rope(Operation):
         Option("layout", ("halves", "pairs"), "a pair is i and i + D/2 (halves), or 2i and 2i + 1 (pairs)"),
         Option("direction", ("forward", "inverse"), "rotate, or rotate back, which is the gradient"),
     )
-    sizes: ClassVar = {"B": (1, 2), "S": (1, 31, 64, 257), "H": (1, 3, 32), "H_kv": (1, 2, 8), "D": (2, 36, 64, 128)}
+    sizes: ClassVar = {"B": (1, 2), "S": (1, 31, 64, 257), "H": (1, 3, 32), "H_kv": (1, 2, 8), "D": (2, 38, 64, 128)}
     sweep = tuple((1, 2**k, 32, 8, 128) for k in range(0, 15, 2))
-    telling = (TellingCase("wide_heads", (1, 3, 2, 1, 1032)),)
+    telling = (
+        TellingCase("wide_heads", (1, 3, 2, 1, 1032)),
+        TellingCase("D=2048", (1, 3, 2, 1, 2048), first=False),
+    )
     large = (TellingCase("large", (1, 4100, 8, 1, 72)),)
     ragged = ((1, 1, 1, 1, 2), (3, 17, 5, 2, 66))
     families: ClassVar = {
@@ -117,6 +120,7 @@ class Rope(Operation):
         "misaligned_rows": of_angles(family.misaligned_rows((1, 5, 3, 2, 64))),
         "nan": of_angles(family.nan(ODD)),
         "any_factors": Family("cos and sin are any numbers, not of one angle", family.NORMALS, shapes=(ODD,)),
+        "large_factors": family.spread(ODD, 0, 0, 20, 20),
         "range": family.spread(ODD, 20, -20, values=ANGLES),
         "huge": replace(family.huge((2, 2**16 + 1, 128, 1, 130)), values=ANGLES),
     }

@@ -107,6 +107,7 @@ class SiluMul(Operation):
         ),
         "nan": family.nan(ODD),
         "range": family.spread(ODD, 3, 60),
+        "large_gate": family.spread(ODD, 20),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 

@@ -61,6 +61,7 @@ class SiluMulGrad(SiluMul):
         ),
         "nan": family.nan(ODD),
         "range": family.spread(ODD, 3, 60, -60),
+        "large_gate": family.spread(ODD, 20),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:

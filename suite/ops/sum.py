@@ -107,6 +107,8 @@ class Sum(Operation):
         TellingCase("columns", (64, 520), options={"axis": "0"}),
         TellingCase("many_columns", (3, 65_793), options={"axis": "0"}, first=False),
         TellingCase("many_rows", (65_793, 3), options={"axis": "1"}, first=False),
+        TellingCase("tall", (2053, 5), options={"axis": "0"}, first=False),
+        TellingCase("wide", (5, 2053), options={"axis": "1"}, first=False),
     )
     large = (
         TellingCase("large", (2051, 2049)),

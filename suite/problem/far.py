@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 
@@ -20,6 +21,18 @@ GAP = 2**20
 """Elements between two slices from which on they are copied one by one."""
 ALIGNMENT = 64
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+@cache
+def is_cheap(device_type: str) -> bool:
+    """True if addresses take no memory: on a CPU, unless the system counts them as memory (`vm.overcommit_memory`)."""
+    if device_type != "cpu":
+        return False
+    try:
+        reserve(32 * REACH, torch.device("cpu"))
+    except OSError:
+        return False
+    return True
 
 
 def place(operand: torch.Tensor, axis: int) -> torch.Tensor:

@@ -301,7 +301,7 @@ class Operation(ABC):
         offsets as large. first: only those that the suite's own implementations run in this dtype. The parity tests
         hold these to all families at many sizes, so they run each in one of the dtypes.
         """
-        from suite.problem import layouts
+        from suite.problem import far, layouts
 
         found = [each for each in self.all_telling if each.first or not first]
         if first and dtype in self.dtypes:
@@ -309,7 +309,8 @@ class Operation(ABC):
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in found
-            if self.family(each.inputs).supports(dtype) and (device_type == "cpu" or not layouts.is_far(each.inputs))
+            if self.family(each.inputs).supports(dtype)
+            and (far.is_cheap(device_type) or not layouts.is_far(each.inputs))
         }
 
     def large_cases(self, dtype: str, precision: str) -> dict[str, Case]:

@@ -6,9 +6,10 @@ An operation has those that it names itself, and a set that is built from its de
 2. each family of inputs with each value of its options, at the family's first shape;
 3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
-5. all operands with offsets of more than 31 bits, along each of their axes;
+5. operands one element off 16 bytes, with sizes that are multiples of 8;
 6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
-7. each result with more than 2^16 elements.
+7. each result with more than 2^16 elements;
+8. all operands with offsets of more than 31 bits, along each of their axes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ SIZES = (1, 31, 64, 257, 1024)
 than two; and a multiple of every tile."""
 LONG = (131, 1024)
 """Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
+LONGER = 2053
+"""Another one, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
 MOST_ELEMENTS, MOST_FLOPS = 2**19, 2**25
 """Largest number of elements of an operand or result, and of operations, in a case of the covering set."""
 ENOUGH = 2**13
@@ -93,8 +96,8 @@ class Declared(Protocol):
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
     rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
-    cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_far(op), *_extreme_sizes(op))
-    found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows)
+    cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_misaligned(op), *_extreme_sizes(op))
+    found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows, *_far(op))
     told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
 
@@ -185,6 +188,17 @@ def _specials(op: Declared) -> Iterator[TellingCase]:
         yield TellingCase(inputs, op.usual_shape, inputs, first=False)
 
 
+def _misaligned(op: Declared) -> Iterator[TellingCase]:
+    """Sizes that permit wide loads, at addresses that do not."""
+    sizes = op.covered_sizes()
+    wide = {
+        name: next((size for size in levels if size and size % 8 == 0), max(levels)) for name, levels in sizes.items()
+    }
+    shape = op.shape_of_sizes(wide)
+    if _cost(op, shape) is not None:
+        yield TellingCase("misaligned", shape, "misaligned", first=False)
+
+
 def _far(op: Declared) -> Iterator[TellingCase]:
     from suite.problem import far, layouts
 
@@ -232,6 +246,9 @@ def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
             long = next((shape for shape in longs if _cost(op, shape, factor=FEW) is not None), None)
             if max(sizes[name]) < size and long is not None:
                 yield TellingCase(f"{name}={size}", long, first=False)
+        longer = op.shape_of_sizes({**small, name: LONGER})
+        if (_cost(op, longer) or MANY) < MANY:
+            yield TellingCase(f"{name}={LONGER}", longer, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and _cost(op, none) is not None and 0 not in op.output_shape(op.case(none)):
             yield TellingCase(f"{name}=0", none, first=False)

@@ -25,6 +25,10 @@ class OverRanks(Implementation):
         assert self.inner is not None
         return self.adapter.over_ranks(self.inner.function())
 
+    def config_function(self) -> Callable[..., str] | None:
+        found = super().config_function()
+        return None if found is None else self.adapter.over_ranks(found)
+
     def function_for(self, case: Case, inputs: int) -> Callable[..., Any]:
         return self.function()
 

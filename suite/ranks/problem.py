@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from suite.checking.memory import copies_with_bands
 from suite.checking.problem import Problem
+from suite.numerics import subnormals
 from suite.problem.ranked import RankedOperation
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ class RankProblem(Problem):
         super().__init__(case, seed, device)
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        return super()._draw(case, seed_of(seed, self.rank, case.ranks), device)
+        assert isinstance(self.op, RankedOperation)
+        with subnormals.preserved(device):
+            return copies_with_bands(self.op.inputs_of_rank(case, seed, self.rank, device))
 
     def _computed(self, draw: int) -> Iterator[Truth]:
         case = self.op.second_case(self.case) if draw else self.case
@@ -33,12 +37,7 @@ class RankProblem(Problem):
         """The truth of this rank's result, if the inputs are drawn from `seed`. own: those of this rank."""
         assert isinstance(self.op, RankedOperation)
         shards = [
-            own if rank == self.rank else self.op.make_inputs(case, seed_of(seed, rank, case.ranks), self.device)
+            own if rank == self.rank else self.op.inputs_of_rank(case, seed, rank, self.device)
             for rank in range(case.ranks)
         ]
         yield from self.op.truth_of_rank(shards, self.rank, self.case)
-
-
-def seed_of(seed: int, rank: int, ranks: int) -> int:
-    """The seed of one rank's inputs: different for all ranks and seeds."""
-    return (seed * ranks + rank) % 2**63

@@ -21,7 +21,7 @@ from suite.problem.case import Case
 GALLERY = wrong_kernels.entries()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=32)
 def problem(case: Case, device: str) -> Problem:
     return Problem(case, 3, torch.device(device))
 

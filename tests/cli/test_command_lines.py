@@ -80,7 +80,7 @@ options = st.one_of(
 arguments = st.tuples(st.sampled_from(["compare", "compare", "compare", "diff", "list"]), st.lists(options, max_size=6))
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(given=arguments, ending=st.sampled_from([None, None, KeyboardInterrupt(), ResultsError("the disk is [full]")]))
 def test_no_command_line_shows_a_traceback(
     given: tuple[str, list[list[str]]],

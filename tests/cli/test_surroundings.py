@@ -32,6 +32,13 @@ def test_an_empty_folder_name_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_python_without_the_packages_is_told_what_to_do() -> None:
+    done = shell(f"{shlex.quote(sys.executable)} -S -m suite exercise")  # -S: without site-packages
+    assert done.returncode == 1
+    assert done.stderr.startswith("No module named 'typer': ")
+    assert ". .venv/bin/activate" in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
 def test_closed_standard_streams_cost_no_row(closed: str, tmp_path: Path) -> None:
     line = shlex.join(command(*SMALL, "--impl", "numpy", "--out", tmp_path / "out"))

@@ -56,6 +56,15 @@ def test_a_verdict_is_shown_with_what_to_do_next(
     assert all(each in printed for each in shown)
 
 
+def test_a_loop_without_an_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "LIMIT_S", 5.0)
+    path = tmp_path / "loops.py"
+    path.write_text("framework = 'jax'\n\n\ndef silu(x):\n    while True:\n        pass\n")
+    (found,) = verdicts([(FIRST, path)])
+    assert (found.outcome, found.reason) == (Outcome.WRONG, "it did not finish within 5 seconds of processor time")
+    assert "a loop does not end" in found.hint
+
+
 def test_a_file_that_ends_its_process_is_wrong_and_the_next_one_is_judged(tmp_path: Path) -> None:
     ends, empty = tmp_path / "ends.py", tmp_path / "empty.py"
     ends.write_text("import os\n\nframework = 'jax'\n\n\ndef silu(x):\n    os._exit(3)\n")

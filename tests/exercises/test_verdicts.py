@@ -30,7 +30,7 @@ def wrong_files(exercise: Exercise, folder: Path) -> list[tuple[Path, str]]:
     return found
 
 
-@pytest.mark.slow(seconds=60)
+@pytest.mark.slow(seconds=90)
 @pytest.mark.parametrize("path", catalogue.PATHS)
 def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path) -> None:
     asked, expected = [], []

@@ -40,6 +40,8 @@ FAULTS = {
     "neighbour": ({"load_a": "tl.load(a + offs + 1, mask=offs < n)"}, ":6: loads index "),
 }
 
+CAUSES = {"load": "is a mask missing, or an offset wrong?", "mask_by_one": "its mask is true there"}
+
 
 def rows(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> dict[str, dict[str, str]]:
     given = ["compare", "--op", "vector_add", "--dtype", "fp32", "--device", "cpu", "--no-time", "--shape", "N=1000"]
@@ -65,6 +67,7 @@ def test_a_missing_mask_is_named_with_kernel_program_line_and_index(
         assert row["status"] in ("wrong", "error"), name
         assert "add: program (" in text, text
         assert f"{name}.py{said}" in text, text
+        assert CAUSES.get(name, "") in text, text
 
 
 def test_elements_and_masks_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

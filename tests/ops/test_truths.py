@@ -60,15 +60,16 @@ def test_an_empty_output_agrees(name: str) -> None:
 
 
 def shape_of_several_blocks(op: Operation) -> tuple[int, ...]:
-    """The first size of the sweep whose output, or first operand, is more than one block of the tests below."""
-    return next(
-        shape
-        for shape in op.sweep
-        if max(math.prod(op.output_shape(op.case(shape))), math.prod(op.operands(op.case(shape))[0])) > 2 * BLOCK
-    )
+    """The first size of the sweep whose output, or first operand, is more than two blocks of the least size."""
+    return next(shape for shape in op.sweep if elements(op, shape) > 2 * LEAST_BLOCK)
 
 
-BLOCK = 2**12
+def elements(op: Operation, shape: tuple[int, ...]) -> int:
+    """The elements of the output, or of the first operand if they are more: what is judged in blocks."""
+    return max(math.prod(op.output_shape(op.case(shape))), math.prod(op.operands(op.case(shape))[0]))
+
+
+LEAST_BLOCK = 2**12
 SHAPES = [(name, shape_of_several_blocks(ops.get(name))) for name in ops.names()]
 SHAPES += [("matmul", (256, 256, 16))]
 SHAPES += [("attention", shape) for shape in ((1, 2, 1, 128, 256, 64), (1, 1, 1, 64, 64, 256), (1, 1, 1, 512, 32, 64))]
@@ -80,10 +81,11 @@ def test_judging_takes_no_more_memory_than_is_said(
     name: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the memory of the statistics, which has a limit of its own."""
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", BLOCK)
-    monkeypatch.setattr(noise, "SAMPLE", BLOCK // 64)
-    monkeypatch.setattr(repeats, "TOGETHER", BLOCK // 64)
     op = ops.get(name)
+    block = max(LEAST_BLOCK, 1 << (elements(op, shape) // 4).bit_length())  # two to four blocks
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", block)
+    monkeypatch.setattr(noise, "SAMPLE", block // 64)
+    monkeypatch.setattr(repeats, "TOGETHER", block // 64)
     beyond = [each for each in op.dtypes_beyond if each != "float64"]  # judged in blocks of their own
     for kind, precision in [(each, p) for each in (dtype, *beyond) for p in op.precisions(each)]:
         case = op.case(shape, kind, precision, **op.option_combinations(kind, {})[-1])

@@ -94,6 +94,15 @@ def test_offsets_of_32_bits_are_wrong(name: str) -> None:
     assert found.reason.startswith("value")
 
 
+def test_there_are_none_where_addresses_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(nbytes: int, device: torch.device) -> torch.Tensor:
+        raise OSError("Cannot allocate memory")
+
+    monkeypatch.setattr(far, "reserve", refuse)
+    monkeypatch.setattr(far, "is_cheap", far.is_cheap.__wrapped__)
+    assert not any(map(layouts.is_far, ops.get("matmul").telling_cases("float32", "ieee")))
+
+
 def test_a_gpu_has_no_far_telling_cases() -> None:
     op = ops.get("matmul")
     assert any(map(layouts.is_far, op.telling_cases("float32", "ieee")))

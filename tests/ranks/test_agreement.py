@@ -23,7 +23,7 @@ def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options:
     return compare(plan(selection, where), Options(where, **{"timed": False, **options}))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow(seconds=30)
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(name: str) -> None:
     rows = rows_of(name, 2, "float32", telling=True)
@@ -45,5 +45,7 @@ def test_all_lines_agree_on_three_ranks(name: str) -> None:
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_gpus_and_are_timed(name: str) -> None:
     rows = rows_of(name, 2, "float32", "bfloat16", device="cuda", timed=True, telling=True)
-    assert [(row.implementation, row.dtype, row.reason) for row in rows if row.status is not Status.OK] == []
-    assert all(row.device_us and row.bus_gb_per_s for row in rows)
+    ran = [row for row in rows if row.status is not Status.UNSUPPORTED]
+    assert {row.implementation.partition("/")[0] for row in ran} == {"torch", "jax", "triton", "cuda"}
+    assert [(row.implementation, row.dtype, row.reason) for row in ran if row.status is not Status.OK] == []
+    assert all(row.device_us and row.bus_gb_per_s for row in ran)

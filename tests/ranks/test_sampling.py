@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from suite import ops
-from suite.ranks.problem import seed_of
+from suite.problem.ranked import seed_of
 from suite.ranks.sampling import busy_us
 from suite.results.rates import rates
 from suite.results.row import Row

@@ -194,6 +194,18 @@ def check_attention(
     return sizes
 
 
+def check_ring_attention(q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int]:
+    """Checks this rank's operands of attention over a split sequence: q (B, H, S, D), k and v (B, H_kv, S, D).
+
+    Returns B, H, H_kv, S and D.
+    """
+    B, H, H_kv, S, S_k, D = _check_heads("ring_attention", q, k, v)
+    if S_k != S:
+        raise ValueError(f"ring_attention: q, k and v must have as many rows; got S={S} of q and {S_k} of k")
+    check_arrays("ring_attention", {"q": q, "k": k, "v": v})
+    return B, H, H_kv, S, D
+
+
 def check_attention_grad(
     q: Array, k: Array, v: Array, do: Array, *, float64: bool = False
 ) -> tuple[int, int, int, int, int, int]:

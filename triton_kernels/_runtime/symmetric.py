@@ -14,6 +14,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Workspace(NamedTuple):
 
 _workspaces: dict[tuple[str, torch.device, int, str], Workspace] = {}
 _turns: dict[tuple[str, torch.device, int, str], int] = {}
-"""Which half of the memory the last call of `arriving` or `exchanged` used."""
+"""Which half of the memory the last call of a function below used."""
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
@@ -105,10 +106,7 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for each. A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
     """
     x = x.contiguous()
-    size = 256 * -(-x.numel() * x.element_size() // 256)
-    memory = workspace(group, x.device, 2 * size, "arriving")
-    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
-    shared = [each[begin : begin + x.numel() * x.element_size()].view(x.dtype).view(x.shape) for each in memory.views]
+    memory, shared = _shares(x, group)
     others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
     if x.device.type == "cpu":
         shared[memory.rank].copy_(x)
@@ -131,6 +129,22 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for rank, copy, event in arrived:
         current.wait_event(event)
         yield rank, copy
+
+
+def gathered(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """x (M, K) of all ranks, (ranks M, K), in their order. A kernel reads the memory of all. See `arriving`."""
+    memory, shared = _shares(x, group)
+    shared[memory.rank].copy_(x)
+    memory.meet()
+    return torch.cat(shared)
+
+
+def _shares(x: Tensor, group: dist.ProcessGroup) -> tuple[Workspace, list[Tensor]]:
+    """The memory in which each rank puts its x for the others, in the half of this call."""
+    count = x.numel() * x.element_size()
+    memory = workspace(group, x.device, 512 * -(-count // 256), "arriving")
+    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
+    return memory, [each[begin : begin + count].view(x.dtype).view(x.shape) for each in memory.views]
 
 
 def exchanged(
@@ -181,6 +195,54 @@ def exchanged(
     product(rank, place(rank)[rank])
     current.wait_event(met)
     return place(rank)
+
+
+def reduced_behind(x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup) -> Callable[[], Tensor]:
+    """Starts the sum of x, contiguous, over all ranks. Returns a function that waits for it, and returns it.
+
+    Work that the caller queues in between hides it; copies take no multiprocessor. Each rank adds one share
+    of all vectors by `add(parts, out)`, parts (ranks, n), and sends the sum to all others. On a GPU everything runs on
+    the stream of the copies, and the current stream waits. Shares lie at multiples of 256 bytes. A CUDA graph cannot
+    repeat this: see `arriving`.
+    """
+    n, ranks, rank = x.numel(), group.size(), group.rank()
+    if n == 0:
+        return x.clone
+    step = 256 // x.element_size()
+    share = step * -(-n // (step * ranks))
+    size = share * x.element_size()
+    memory = workspace(group, x.device, 4 * ranks * size, "reduced")
+    begin = HEADER + _turn(group, x.device, memory, "reduced") * memory.data_bytes // 2
+    ends = [min(each * share, n) for each in range(ranks + 1)]
+
+    def places(of: int) -> Tensor:
+        """The memory of a rank: a share of each rank's vector, then the sums of all shares."""
+        return memory.views[of][begin : begin + 2 * ranks * size].view(x.dtype).view(2, ranks, share)
+
+    on_gpu = x.device.type == "cuda"
+    current, copies = (torch.cuda.current_stream(x.device), _stream(x.device)) if on_gpu else (None, None)
+    if current is not None and copies is not None:
+        copies.wait_stream(current)
+        x.record_stream(copies)
+    with nullcontext() if copies is None else torch.cuda.stream(copies):
+        for to in range(ranks):
+            places(to)[0, rank, : ends[to + 1] - ends[to]].copy_(x.view(-1)[ends[to] : ends[to + 1]])
+        memory.meet()
+        mine = x.new_empty(ends[rank + 1] - ends[rank])
+        add(places(rank)[0, :, : mine.numel()], mine)
+        for to in range(ranks):
+            places(to)[1, rank, : mine.numel()].copy_(mine)
+        memory.meet()
+        found = places(rank)[1].view(-1)[:n].view(x.shape).clone()
+        done = None if copies is None else copies.record_event()
+
+    def wait() -> Tensor:
+        if current is not None and done is not None:
+            current.wait_event(done)
+            found.record_stream(current)
+        return found
+
+    return wait
 
 
 def _turn(group: dist.ProcessGroup, device: torch.device, memory: Workspace, use: str) -> int:

@@ -29,6 +29,18 @@ def sigmoid_grad_kernel(y_ptr, dy_ptr, dz_ptr, M, N, stride_dym, stride_dyn, BLO
     tl.store(dz_ptr + offs_m * N + offs_n, dy * y * (1.0 - y), mask=mask)
 
 
+def derivative(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, precision: str) -> Float[Tensor, "M N"]:
+    """dz = dy y (1 - y), where y is the `linear_sigmoid` of x, weight and bias."""
+    y = linear_sigmoid(x, weight, bias, precision=precision)
+    M, N = y.shape
+    dz = empty_output((M, N), x.dtype, x.device)
+    if dz.numel() > 0:
+        with device_of(x):
+            grid = (triton.cdiv(M, BLOCK) * triton.cdiv(N, BLOCK),)
+            launch(sigmoid_grad_kernel, grid, y, dy, dz, M, N, *dy.stride(), BLOCK)
+    return finished_output(dz, x.dtype)
+
+
 @kept
 def linear_sigmoid_grad(
     x: Float[Tensor, "M K"],
@@ -49,11 +61,5 @@ def linear_sigmoid_grad(
     """
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
     check_sizes("linear_sigmoid_grad", M, N, K)
-    y = linear_sigmoid(x, weight, bias, precision=precision)
-    dz = empty_output((M, N), x.dtype, x.device)
-    if dz.numel() > 0:
-        with device_of(x):
-            grid = (triton.cdiv(M, BLOCK) * triton.cdiv(N, BLOCK),)
-            launch(sigmoid_grad_kernel, grid, y, dy, dz, M, N, *dy.stride(), BLOCK)
-    dz = finished_output(dz, x.dtype)
+    dz = derivative(x, weight, bias, dy, precision)
     return matmul(dz, weight, precision=precision), matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0)

@@ -16,6 +16,12 @@ PARTS = "the axis has three parts: never one row"
 ONE_TYPE = "all operands have the same type"
 NO_DROPOUT = "a share of dropout, which has no effect outside of training"
 ONE_KEY = "the only key has the weight 1, with any score"
+EVEN = "the axis has two of each pair: an even number"
+SLOPE = "only the gradient uses the slope"
+EMPTY = "the branch of an empty result, which no telling case has"
+ORDER = "the gradient depends on the order of the pixels alone"
+PADDING = "a window of minus infinity alone: XLA gives its gradient to the padding, so no telling case has one"
+UNSPECIFIED = "a NaN in x is not specified"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
@@ -36,6 +42,17 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
+    ("rope", r"operand [01]: axis 3: (odd last|wrong if its size is (1|odd)$)", EVEN),
+    ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
+    ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
+    ("(rms|layer)_norm_grad", r"(rms|layer)_norm_grad: if x.size == 0", COPIES),
+    ("rms_norm_grad", r"rms_norm_grad: 1 -> 2$", ON_A_GPU),
+    ("max_pool2d", r"max_pool2d: (if x.numel|0 -> 1 \(2\)|3 -> 4)", EMPTY),
+    ("max_pool2d_grad", r"max_pool2d_grad: if x.numel", EMPTY),
+    ("max_pool2d_grad", r"max_pool2d_grad: (max\(window\) >|-np.inf ->|1 -> 2 \(6\))", COPIES),
+    ("max_pool2d_grad", r"operand 0: (axis [23]: wrong if its size is 1$|infinities made finite)", ORDER),
+    ("max_pool2d_grad", r"max_pool2d_grad: -1 -> 1$", PADDING),
+    ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
 )
 """Patterns of the operation and of the mutant's name, with the reason."""

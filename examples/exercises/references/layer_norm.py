@@ -1,4 +1,4 @@
-"""Each row of x with mean 0 and variance 1"""
+"""Each row of x with mean 0 and variance 1; the rows have a large mean"""
 
 import torch
 from jaxtyping import Float
@@ -6,7 +6,11 @@ from torch import Tensor
 
 shapes = ["M=5,N=300", "M=2,N=33"]
 dtypes = ["float32"]
-tolerance = (1e-5, 1e-5)
+tolerance = (1e-5, 3e-3)
+
+
+def inputs(case):
+    return [1000 + torch.randn(case["M"], case["N"])]
 
 
 def reference(x: Float[Tensor, "M N"]) -> Tensor:

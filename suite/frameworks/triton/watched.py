@@ -67,10 +67,12 @@ class Watch:
     def access(self, program: tuple[int, ...], what: str, pointers: Any, mask: Any) -> None:
         """Check one load or store. Raises `OutOfBoundsError`."""
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        addresses = np.asarray(pointers.data)
+        addresses, cause = np.asarray(pointers.data), "is a mask missing, or an offset wrong?"
         if mask is not None:
             chosen = np.broadcast_to(np.asarray(mask.data, bool), addresses.shape)
-            self.masked += addresses.size - int(np.count_nonzero(chosen))
+            left_out = addresses.size - int(np.count_nonzero(chosen))
+            self.masked += left_out
+            cause = "its mask is true there" if left_out else cause
             addresses = addresses[chosen]
         if what == "loads":
             self.loaded += addresses.size
@@ -79,13 +81,13 @@ class Watch:
         if addresses.size and not self._is_within(int(addresses.min()), int(addresses.max()) + size):
             for address in map(int, addresses.ravel()):
                 if not self._is_within(address, address + size):
-                    self._judge(address, size, program, what)
+                    self._judge(address, size, program, what, cause)
 
     def _is_within(self, begin: int, end: int) -> bool:
         return any(each.begin <= begin and end <= each.end for each in self.operands)
 
-    def _judge(self, address: int, size: int, program: tuple[int, ...], what: str) -> None:
-        """Raise `OutOfBoundsError`, unless the address may have been read from a tensor."""
+    def _judge(self, address: int, size: int, program: tuple[int, ...], what: str, cause: str) -> None:
+        """Raise `OutOfBoundsError` with its likely cause, unless the address may have been read from a tensor."""
         if self.may_hold_addresses and any(each.begin <= address < each.end for each in _living()):
             return
         nearest = min(self.operands, key=lambda each: _distance(each, address), default=None)
@@ -96,7 +98,7 @@ class Watch:
             )
         index, count = (address - nearest.begin) // size, (nearest.end - nearest.begin) // size
         raise OutOfBoundsError(
-            f"{where} index {index} of {nearest.name}, which has {count} elements of {size} bytes: is a mask missing?"
+            f"{where} index {index} of {nearest.name}, which has {count} elements of {size} bytes: {cause}"
         )
 
 

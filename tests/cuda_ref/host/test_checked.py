@@ -25,6 +25,7 @@ N = 1000
 HEADER = (
     '#include <cuda_pipeline.h>\n#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
     "__device__ float sums[64];\n__device__ unsigned finished;\n"
+    "__device__ float forgets(float x) { x = x + 1; }\n"
 )
 
 
@@ -116,7 +117,9 @@ FAULTS = {
         "no __syncthreads between",
         1,
     ),
-    "no_barrier_within_a_warp": Kernel("__shared__ float s[32]; s[t] = t; b[t] = s[31 - t];", "no __syncwarp", 1, 32),
+    "no_barrier_within_a_warp": Kernel(
+        "__shared__ float s[32]; s[t] = t; b[t] = s[31 - t];", "no __syncthreads or __syncwarp between", 1, 32
+    ),
     "tree_without_barriers": Kernel(
         "__shared__ float s[256]; s[t] = a[t]; __syncthreads();"
         " for (int k = 128; k > 0; k /= 2) if (t < k) s[t] += s[t + k]; b[t] = s[0];",
@@ -150,7 +153,7 @@ FAULTS = {
     ),
     # races in global memory
     "global_without_barrier": Kernel("b[t] = t; b[t + 256] = b[255 - t];", "race: ", 1),
-    "global_within_a_warp": Kernel("b[t] = t; b[t + 32] = b[31 - t];", "no __syncwarp", 1, 32),
+    "global_within_a_warp": Kernel("b[t] = t; b[t + 32] = b[31 - t];", "no __syncthreads or __syncwarp between", 1, 32),
     "blocks_write_one": Kernel("b[t] = blockIdx.x;", "of another block has written"),
     "blocks_read_each_other": Kernel(
         "if (i < n) b[i] = i; __syncthreads(); if (i < 256) b[i] = b[i + 256];", "of another block"
@@ -225,6 +228,32 @@ RIGHT = {
     "local_array": Kernel("float x[8]; for (int k = 0; k < 8; k++) x[k] = k * t; b[t] = x[(t * 3) % 8];", blocks=1),
 }
 
+LEFT_EARLY = {
+    "barrier_under_an_if": Kernel(
+        "__shared__ float s[64]; s[t] = t; __syncthreads();"
+        " for (int k = 1; k < 64; k *= 2)"
+        " if (t >= k) { float x = s[t - k]; __syncthreads(); s[t] += x; __syncthreads(); } b[t] = s[t];",
+        "of the same warp has passed an earlier one and returned",
+        1,
+        64,
+    ),
+    "threads_without_work": Kernel(
+        "if (t >= 50) return; __shared__ float s[64]; s[t] = t; __syncthreads(); b[t] = s[49 - t]; __syncthreads();",
+        "",
+        1,
+        64,
+    ),
+    "warps_that_are_done": Kernel(
+        "__shared__ float s[64]; s[t] = t; __syncthreads(); if (t >= 32) return;"
+        " b[t] = s[63 - t]; __syncthreads(); b[t] = s[31 - t];",
+        "",
+        1,
+        64,
+    ),
+}
+"""A lane that passes a barrier and returns, while its warp goes on to the next one, is a fault."""
+KERNELS = {**FAULTS, **RIGHT, **LEFT_EARLY, "no_return": Kernel("b[t] = forgets(a[t]);", "", 1, 32)}
+
 
 WORDS = (
     "__global__ void words_kernel(const __half* a, float* b, int before) {\n"
@@ -254,7 +283,7 @@ def text_of(name: str, kernel: Kernel) -> str:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checked") / "kernels.cu"
-    path.write_text(HEADER + "".join(text_of(*each) for each in {**FAULTS, **RIGHT}.items()) + WORDS)
+    path.write_text(HEADER + "".join(text_of(*each) for each in KERNELS.items()) + WORDS)
     return path
 
 
@@ -283,6 +312,17 @@ def test_a_fault_is_found_with_its_thread_and_line(source: Path, name: str) -> N
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_kernel_passes(source: Path, name: str) -> None:
     assert run(source, name) == ""
+
+
+@pytest.mark.parametrize("name", LEFT_EARLY)
+def test_a_warp_whose_lanes_return_one_by_one_is_named(source: Path, name: str) -> None:
+    said = run(source, name)
+    assert LEFT_EARLY[name].found in said
+    assert bool(said) == bool(LEFT_EARLY[name].found), said
+
+
+def test_a_function_without_its_return_is_named(source: Path) -> None:
+    assert "kernels.cu:6: a function ends without the `return` of its value" in run(source, "no_return")
 
 
 def test_a_word_around_the_first_element_of_a_misaligned_operand_is_in_its_allocation(source: Path) -> None:

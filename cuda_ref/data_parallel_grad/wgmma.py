@@ -1,0 +1,33 @@
+"""The gradients of a layer with the batch split over the ranks, by tensor cores: sums behind the product for dx."""
+
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref._runtime.symmetric import reduced_behind
+from cuda_ref.all_reduce._add import add_parts
+from cuda_ref.linear_sigmoid_grad.wgmma import derivative
+from cuda_ref.matmul.wgmma import matmul
+
+REQUIRES = "sm_90"
+
+
+def data_parallel_grad(
+    x: Float[Tensor, "M K"],
+    weight: Float[Tensor, "N K"],
+    bias: Float[Tensor, "N"],
+    dy: Float[Tensor, "M N"],
+    *,
+    group: dist.ProcessGroup,
+    precision: str = "ieee",
+) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
+    """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
+
+    The plain line with the kernels of linear_sigmoid_grad/wgmma.py, whose shapes, dtypes and errors these are;
+    NotImplementedError also for more than 16 ranks.
+    """
+    dz, dbias = derivative(x, weight, bias, dy, precision)
+    sums = [reduced_behind(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
+    dx = matmul(dz, weight)
+    dweight, dbias = (each() for each in sums)
+    return dx, dweight, dbias

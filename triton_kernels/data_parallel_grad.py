@@ -1,0 +1,48 @@
+"""The gradients of a layer with the batch split over the ranks, in Triton: sums behind the product for dx."""
+
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._runtime.arguments import check_sizes
+from triton_kernels._runtime.contract import check_linear
+from triton_kernels._runtime.interpreter import INTERPRET, finished_output
+from triton_kernels._runtime.symmetric import reduced_behind
+from triton_kernels.all_reduce._add import add_parts
+from triton_kernels.linear_sigmoid_grad import derivative
+from triton_kernels.matmul import matmul
+from triton_kernels.sum import sum as sum_of
+
+DETERMINISTIC = True
+
+
+def data_parallel_grad(
+    x: Float[Tensor, "M K"],
+    weight: Float[Tensor, "N K"],
+    bias: Float[Tensor, "N"],
+    dy: Float[Tensor, "M N"],
+    *,
+    group: dist.ProcessGroup,
+    precision: str = "ieee",
+) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
+    """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
+
+    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream, behind the
+    product for dx. The kernels are those of linear_sigmoid_grad.
+
+    Shapes: x (M, K) and dy (M, N), this rank's rows; weight (N, K) and bias (N,), the same on all ranks; any strides.
+    Dtypes, precision, tail: those of linear_sigmoid_grad; sums over ranks are in float32 and rounded once.
+    Devices: GPUs that reach each other's memory; in the interpreter, processes that share memory.
+    Errors: those of linear_sigmoid_grad; NotImplementedError for more than 16 ranks.
+    Source: gradient buckets of PyTorch's DistributedDataParallel; symmetric memory.
+    """
+    M, N, K = check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
+    check_sizes("data_parallel_grad", M, N, K)
+    dz = derivative(x, weight, bias, dy, precision)
+    sums = [
+        reduced_behind(each.float() if INTERPRET else each, add_parts, group)
+        for each in (matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0))
+    ]
+    dx = matmul(dz, weight, precision=precision)
+    dweight, dbias = (finished_output(each(), x.dtype) for each in sums)
+    return dx, dweight, dbias

@@ -1,0 +1,151 @@
+"""Attention over a split sequence in Triton: one kernel a rank's keys, in the order in which they arrive."""
+
+import torch
+import torch.distributed as dist
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._runtime.arguments import check_head
+from triton_kernels._runtime.contract import check_ring_attention
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, launch
+from triton_kernels._runtime.symmetric import arriving
+from triton_kernels.attention import HEAD_DIMS, LOG2_E, LONGEST, LOWEST
+
+DETERMINISTIC = True
+
+
+@triton.jit
+def place_of(row, low, high, half):
+    """The place of a rank's row in the whole sequence: `half` rows begin at `low`, the others at `high`."""
+    return tl.where(row < half, low + row, high + row - half)
+
+
+@triton.jit
+def ring_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, acc_ptr, m_ptr, l_ptr, H, G, S, half, q_low, q_high, k_low, k_high, qk_scale,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh,
+    FIRST: tl.constexpr, LAST: tl.constexpr, CAUSAL: tl.constexpr,
+    D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program adds a rank's S keys to the sums of BLOCK_M queries of one head. G query heads read one key head.
+
+    The sums wait in memory for the next rank's keys; the last launch divides them. k and v have contiguous rows.
+    """
+    tiles = tl.cdiv(S, BLOCK_M)
+    start_m = tl.program_id(0) % tiles * BLOCK_M
+    head = (tl.program_id(0) // tiles).to(tl.int64)
+    b, h = head // H, head % H
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    offs_d = tl.arange(0, D).to(tl.int64)
+    rows = offs_m[:, None].to(tl.int64)
+    q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
+    q = dot_operand(tl.load(q_ptrs, mask=rows < S, other=0.0))  # [BLOCK_M, D]
+    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d  # key 0
+    v_row = v_ptr + b * stride_kb + h // G * stride_kh + offs_d
+    at_row = head * S + offs_m
+    at = at_row[:, None] * D + offs_d[None, :]
+    if FIRST:
+        m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
+        l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
+        acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
+    else:
+        m_i = tl.load(m_ptr + at_row, mask=offs_m < S, other=LOWEST)
+        l_i = tl.load(l_ptr + at_row, mask=offs_m < S, other=0.0)
+        acc = tl.load(acc_ptr + at, mask=rows < S, other=0.0)
+    last_place = place_of(offs_m, q_low, q_high, half)  # of the last key that each query sees
+    furthest = tl.max(tl.where(offs_m < S, last_place, -1), 0)
+    PIECES: tl.constexpr = 2 if CAUSAL else 1  # of the keys, each with neighbouring places
+    for piece in tl.static_range(PIECES):
+        begin, stop, place = 0, S, k_low
+        if CAUSAL:
+            if piece == 0:
+                stop = half
+            else:
+                begin, place = half, k_high
+        end = tl.minimum(stop, begin + furthest - place + 1) if CAUSAL else stop
+        for start_n in range(begin, end, BLOCK_N):
+            keys = start_n + tl.arange(0, BLOCK_N)
+            inside, key_rows = keys[:, None] < stop, keys[:, None].to(tl.int64)
+            k = dot_operand(tl.load(k_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
+            v = dot_operand(tl.load(v_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
+            scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
+            seen = keys[None, :] < stop
+            if CAUSAL:
+                seen = seen & (keys[None, :] - begin + place <= last_place[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
+            m_new = tl.maximum(m_i, tl.max(scores, 1))
+            p = tl.exp2(scores - m_new[:, None])
+            alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
+            l_i = l_i * alpha + tl.sum(p, 1)
+            acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
+            m_i = m_new
+    if LAST:
+        tl.store(out_ptr + at, acc / l_i[:, None], mask=rows < S)
+    else:
+        tl.store(m_ptr + at_row, m_i, mask=offs_m < S)
+        tl.store(l_ptr + at_row, l_i, mask=offs_m < S)
+        tl.store(acc_ptr + at, acc, mask=rows < S)
+
+
+def tile_of(dtype: torch.dtype, D: int) -> dict[str, int]:
+    """The tile: without autotuning, since a launch changes the sums that it reads."""
+    if INTERPRET:
+        return {"BLOCK_M": 128, "BLOCK_N": 128}
+    if dtype == torch.float32:
+        return {"BLOCK_M": 32, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2}
+    if D > 128:
+        return {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+    return {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2}
+
+
+def ring_attention(
+    q: Float[Tensor, "B H S D"],
+    k: Float[Tensor, "B H_kv S D"],
+    v: Float[Tensor, "B H_kv S D"],
+    *,
+    group: dist.ProcessGroup,
+    causal: bool = False,
+) -> Float[Tensor, "B H S D"]:
+    """Rows of this rank of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
+
+    This rank's own keys come first; each kernel hides the copy of the next rank's keys and values.
+
+    Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same on all ranks, any strides; query head h reads key head
+    h // (H // H_kv). D is a power of two from 16 to 256. The output is contiguous.
+    Causal: the first S // 2 rows of all ranks come first, in their order, then the other rows in reverse order of the
+    ranks, so that all ranks have as many pairs of a query and a visible key. Hidden NaN and infinities may reach a
+    result.
+    Dtypes: those of attention; the sums stay in float32 between the ranks' keys.
+    Tail: loads beyond the last row give 0, and scores beyond the last key are minus infinity.
+    Devices: GPUs that reach each other's memory; in the interpreter, processes that share memory.
+    Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, more than 2^30 rows in all,
+    and more than 16 ranks.
+    Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023.
+    """
+    B, H, H_kv, S, D = check_ring_attention(q, k, v)
+    check_head(D, HEAD_DIMS, None)
+    ranks, half = group.size(), S // 2
+    if ranks * S > LONGEST:
+        raise NotImplementedError(f"ring_attention: the ranks have at most 2^30 rows in all; got {ranks} times {S}")
+    out = empty_output(q.shape, q.dtype, q.device)
+    if q.numel() == 0:
+        return finished_output(out, q.dtype)
+    acc = torch.empty(q.shape, dtype=torch.float32, device=q.device)
+    m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
+
+    def places(rank: int) -> tuple[int, int]:
+        return rank * half, ranks * half + (ranks - 1 - rank) * (S - half)
+
+    tile = tile_of(q.dtype, D)
+    for step, (rank, (keys, values)) in enumerate(arriving(torch.stack((k, v)), group)):
+        with device_of(q):
+            launch(
+                ring_kernel, (B * H * triton.cdiv(S, tile["BLOCK_M"]),),
+                q, keys, values, out, acc, m, l, H, H // H_kv, S, half, *places(group.rank()), *places(rank),
+                D**-0.5 * LOG2_E, *q.stride(), *keys.stride()[:2],
+                FIRST=step == 0, LAST=step == ranks - 1, CAUSAL=causal, D=D, **tile,
+            )  # fmt: skip
+    return finished_output(out, q.dtype)
