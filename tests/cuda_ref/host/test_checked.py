@@ -23,7 +23,7 @@ pytestmark = [
 N = 1000
 """Elements of `a` and `b`, which are float32."""
 HEADER = (
-    '#include <cuda_pipeline.h>\n#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
+    '#include <stdlib.h>\n#include "common.cuh"\n__constant__ float table[8] = {1};\n'
     "__device__ float sums[64];\n__device__ unsigned finished;\n"
     "__device__ float forgets(float x) { x = x + 1; }\n"
 )
@@ -256,6 +256,7 @@ KERNELS = {**FAULTS, **RIGHT, **LEFT_EARLY, "no_return": Kernel("b[t] = forgets(
 
 
 WORDS = (
+    "#include <cuda_pipeline.h>\n"
     "__global__ void words_kernel(const __half* a, float* b, int before) {\n"
     "    __shared__ __align__(16) char part[16];\n"
     "    const void* chunk = (const void*)(uintptr_t(a) & ~uintptr_t(15));\n"
