@@ -37,6 +37,9 @@ TOPS = (
 PATH = re.compile(rf"(?:{'|'.join(TOPS)})/[\w./*<>-]*[\w*>]\.(?:py|cuh?|md|h|yml)\b")
 PLACEHOLDER = re.compile(r"NAME|[*<>]|/mine\.(?:py|cu)$")
 
+GROUPS = ("cluster",)
+"""Commands that have subcommands."""
+
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
@@ -58,6 +61,8 @@ def commands(path: Path) -> list[tuple[str, list[str]]]:
     for call in re.findall(r"python -m suite ([^`#\n]*)", path.read_text(encoding="utf-8")):
         name, *words = call.split()
         if re.fullmatch(r"[a-z][a-z-]*", name):
+            if name in GROUPS:
+                name = f"{name} {words.pop(0)}"
             found.append((name, [word.partition("=")[0] for word in words if word.startswith("--")]))
     return found
 
@@ -67,7 +72,7 @@ def help_of(command: str) -> str:
     """The output of `python -m suite COMMAND --help`."""
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
-        [sys.executable, "-m", "suite", command, "--help"],
+        [sys.executable, "-m", "suite", *command.split(), "--help"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
