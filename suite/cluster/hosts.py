@@ -31,7 +31,8 @@ def connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at `address`. Raises `UsageError` if it cannot be reached."""
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
     try:
         client = Client(address, security=dask_settings.security(address), timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
