@@ -105,10 +105,12 @@ def simulate(workers: int, cases: int, every_s: float) -> bool:
         killer = threading.Thread(target=kill_at_random, args=(Path(name), every_s, ended, kills))
         killer.start()
         begin = time.monotonic()
-        rows = remote.compare([job], Options(device, timed=False), seen, address=address)
+        try:
+            rows = remote.compare([job], Options(device, timed=False), seen, address=address)
+        finally:
+            ended.set()
+            killer.join()
         took = time.monotonic() - begin
-        ended.set()
-        killer.join()
         after = peak_mb("self"), peak_mb(scheduler)
     whole = len(rows) == len(seen.rows) == cases * len(job.implementations) and seen.finished == cases
     print(f"{workers} workers, {cases} cases, {len(rows)} rows in {took:.0f} s; workers killed: {len(kills)}")

@@ -31,7 +31,8 @@ def connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at `address`. Raises `UsageError` if it cannot be reached."""
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
     try:
         client = Client(address, security=dask_settings.security(address), timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -42,13 +43,15 @@ def connected(address: str) -> Iterator[Client]:
         client.close(timeout=1)
 
 
-def places(client: Client, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
-    """The device of each worker by its address, or the reason why it takes no cases. None of one that just ends."""
+def places(client: Client, code: str, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
+    """The device of each worker by its address, or the reason why it takes no cases. None of one that just ends.
+
+    `code` is the digest of the code of this host.
+    """
     from suite.cluster import station
 
     found: Mapping[str, Any] = client.run(station.describe, workers=workers, on_error="return")
-    own = code_digest()
-    return {address: _checked(text, own) for address, text in found.items() if not isinstance(text, OSError)}
+    return {address: _checked(text, code) for address, text in found.items() if not isinstance(text, OSError)}
 
 
 def _checked(text: object, own: str) -> Place | str:
@@ -84,7 +87,7 @@ def survey(address: str, model: str | None, commit: str) -> Survey:
         if client.run_on_scheduler(station.allowed_failures) != 0:
             settings = dask_settings.folder() / "dask.yaml"
             raise UsageError(f"--cluster {address}: its scheduler must be started with DASK_CONFIG={settings}")
-        everything = places(client)
+        everything = places(client, code_digest())
         fit = {worker: place for worker, place in everything.items() if isinstance(place, Place)}
         if not fit:
             reasons = "; ".join(dict.fromkeys(each for each in everything.values() if isinstance(each, str)))

@@ -18,6 +18,7 @@ from suite.cluster.local import MAX_DEATHS
 from suite.cluster.messages import Finished, Group, Lost, Place, Setup, Task, decode, encode
 from suite.core.errors import WorkerError
 from suite.core.text import one_line
+from suite.results.resume import code_digest
 from suite.results.row import Key, Row
 from suite.runner.observer import Observer
 from suite.runner.options import Options
@@ -76,6 +77,7 @@ class Submission:
         self._ledger = ledger
         self._name = f"case-{uuid.uuid4().hex[:12]}"
         self._setup = encode(Setup(options, run=self._name))
+        self._code = code_digest()
         self._submitted = 0
         self._seats: dict[str, Seat] = {}
         self._described: set[str] = set()
@@ -113,7 +115,7 @@ class Submission:
         try:
             processing = self._client.processing()
             new = [each for each in processing if each not in self._described]
-            places = hosts.places(self._client, new) if new else {}
+            places = hosts.places(self._client, self._code, new) if new else {}
         except OSError as error:
             raise WorkerError(f"the scheduler is lost ({one_line(str(error))}): {GO_ON}") from error
         for address in [each for each in self._seats if each not in processing]:

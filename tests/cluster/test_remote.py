@@ -51,7 +51,7 @@ def cluster(folder: Path) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(200) in (0, 130)
 
 
 @pytest.fixture
@@ -65,6 +65,7 @@ def compare(address: str, out: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow(seconds=30)
+@pytest.mark.timeout(900)  # workers that are killed start anew, on a busy host slowly
 def test_cases_of_lost_workers_run_again_and_others_run_once(
     tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
