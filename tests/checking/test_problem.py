@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -47,7 +48,12 @@ def test_inputs_that_share_memory_share_it_in_the_buffers() -> None:
 def test_the_memory_of_a_checked_run_counts_both_draws_and_the_copies(name: str) -> None:
     op = ops.get(name)
     case = op.default_cases("cuda")[0]
-    output = math.prod(op.output_shape(case)) * formats.element_bytes(op.output_dtype(case))
-    inputs = sum(math.prod(shape) for shape in op.operands(case)) * case.element_bytes
-    copies = 6 if op.outputs else 4
-    assert op.memory_bytes(case) == 3 * inputs + copies * output + op.workspace_bytes(case) + STATISTICS_BYTES
+    inputs = bytes_of(op.operands(case), op.operand_dtypes(case))
+    outputs = bytes_of(op.output_shapes(case), op.output_dtypes(case))
+    joined = bytes_of([op.output_shape(case)], [op.output_dtype(case)]) if op.outputs else 0
+    held = 3 * inputs + 4 * outputs + 2 * joined
+    assert op.memory_bytes(case) == held + op.workspace_bytes(case) + STATISTICS_BYTES
+
+
+def bytes_of(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int:
+    return sum(math.prod(shape) * formats.element_bytes(dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
