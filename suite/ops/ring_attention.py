@@ -24,6 +24,8 @@ from suite.problem.truth import Truth
 
 ODD = (2, 2, 1, 50, 64)
 """Shape of most families: grouped heads, and a size that is a multiple of no tile."""
+EACH_OPERAND = (3, 2, 1, 50, 64)
+"""The same with a batch entry for each of q, k and v."""
 NOT_CAUSAL: Mapping[str, tuple[bool, ...]] = {"causal": (False,)}
 
 
@@ -72,7 +74,7 @@ class RingAttention(RankedOperation):
         "offset": family.offset(ODD),
         "broadcast": family.broadcast(ODD),
         "signed_zero": family.signed_zero(ODD),
-        "nan": replace(family.nan(ODD, values=single_element(math.nan, 0, 1, 2)), options=NOT_CAUSAL),
+        "nan": replace(family.nan(EACH_OPERAND, values=single_element(math.nan, 0, 1, 2)), options=NOT_CAUSAL),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
             numbers.per_operand(large_scores, large_scores, numbers.normals),
