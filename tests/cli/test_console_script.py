@@ -30,7 +30,7 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("kernel-suite co", "compare"), ("kernel-suite compare --op mat", "matrix_add matmul")],
+    [("kernel-suite co", "compare"), ("kernel-suite compare --op mat", "matrix_add matmul matmul_reduce_scatter")],
     ids=["command", "operation"],
 )
 def test_completion(words: str, found: str) -> None:

@@ -38,7 +38,12 @@ def test_list_takes_operations_by_name_and_pattern(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = {"sum", "matmul", "matrix_add"}
-    for given in (["sum", "mat*"], ["sum,mat*"], ["sum", "--op", "mat*"], ["--op", "sum,matmul", "--op", "matrix_add"]):
+    for given in (
+        ["sum", "mat*[dl]"],
+        ["sum,mat*[dl]"],
+        ["sum", "--op", "mat*[dl]"],
+        ["--op", "sum,matmul", "--op", "matrix_add"],
+    ):
         assert call(monkeypatch, "list", *given, "--device", "cpu", "--json") == 0
         found = json.loads(capsys.readouterr().out)
         assert {entry["operation"] for entry in found["implementations"]} == named

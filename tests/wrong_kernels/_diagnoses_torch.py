@@ -130,6 +130,7 @@ SAID = {
     "torch-linear_cross_entropy-last_block_dropped": "the last 8 columns were missing in the sum of exponentials",
     "torch-linear_cross_entropy-last_block_of_dx": "dx was that of the last 8 columns alone",
     "torch-linear_cross_entropy-mean_of_all_rows": "the gradients were those of the mean over all rows",
+    "torch-linear_cross_entropy-mean_losses": "the losses were divided by the number of counted rows",
     "torch-linear_cross_entropy-no_maximum": "the maximum was not subtracted",
     "torch-linear_cross_entropy-no_target": "the target was not subtracted from the softmax",
     "torch-linear_cross_entropy-sum_for_mean": "the gradients were those of the sum of the losses",

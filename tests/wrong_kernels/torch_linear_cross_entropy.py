@@ -18,6 +18,7 @@ MISTAKES = {
     "sum_not_rescaled": Wrong("sums of blocks have maxima of their own", "value", SHAPE),
     "dx_in_16_bits": Wrong("dx is rounded after each block", "value", (33, 4160, 34), "bfloat16"),
     "no_maximum": Wrong("the maximum is not subtracted", "not finite", (33, 136, 34), inputs="large_logits"),
+    "mean_losses": Wrong("the losses are divided by the number of rows that count", "value", SHAPE),
     "exchanged": Wrong("dweight is returned for dx", "shape", SHAPE),
 }
 
@@ -57,6 +58,7 @@ def make(mistake: str):
                 dx = dx.bfloat16().double()
         dweight = dz.T @ rows * (counted.sum() if mistake == "dweight_of_sum" else 1)
         both = (dx.to(x.dtype), dweight.to(x.dtype))
+        loss = loss / counted.sum() if mistake == "mean_losses" else loss
         return loss.float(), *(both[::-1] if mistake == "exchanged" else both)
 
     return linear_cross_entropy
