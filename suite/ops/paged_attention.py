@@ -29,6 +29,10 @@ DECODE = (3, 4, 2, 1, 37, 64, 16)
 """One query, which sees every key: NaN and infinities among the values count for all of its sequence."""
 
 
+UNUSED, UNUSED_NAN = 64.0, "unused_nan"
+"""Factor of the numbers in slots without a token; the family that has NaN there."""
+
+
 def pages_of(case: Case) -> int:
     """Return the number of pages of the longest sequence."""
     return cdiv(case["S_k"], case["page"])
@@ -51,14 +55,14 @@ def draw_table(case: Case, source: torch.Generator) -> tuple[torch.Tensor, torch
     return torch.where(used, order[1:].view(b, count), order[0]).int(), lengths.int()
 
 
-def without_unused(pages: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Replace by NaN what a cache holds in slots without a token."""
+def with_unused(pages: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, factor: float) -> torch.Tensor:
+    """Multiply by `factor` what a cache holds in slots without a token."""
     _, size, *_ = pages.shape
     slots = torch.arange(table.shape[1] * size, device=pages.device)
     sequence, slot = (slots < lengths[:, None]).nonzero(as_tuple=True)
     held = torch.zeros(pages.shape[:2], dtype=torch.bool, device=pages.device)
     held[table[sequence, slot // size].long(), slot % size] = True
-    return pages.masked_fill(~held[:, :, None, None], math.nan)
+    return torch.where(held[:, :, None, None], pages, pages * factor)
 
 
 def tokens(pages: torch.Tensor, table: torch.Tensor, length: int) -> torch.Tensor:
@@ -99,6 +103,9 @@ class PagedAttention(Operation):
         "ragged": Family(
             "sequences of different lengths", family.NORMALS, shapes=(ODD, DECODE), options={"lengths": ("ragged",)}
         ),
+        UNUSED_NAN: Family(
+            "NaN in slots without a token", family.NORMALS, shapes=(ODD,), options={"lengths": ("ragged",)}
+        ),
         "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64, 16)),
         "empty": family.empty((2, 2, 1, 0, 5, 64, 16), (2, 2, 1, 1, 0, 64, 16), (0, 2, 1, 1, 5, 64, 16)),
         "strided": family.strided_views(ODD),
@@ -137,13 +144,13 @@ class PagedAttention(Operation):
     }
 
     def family(self, inputs: str) -> Family:
-        """Return the family with a table and lengths beside its numbers, and NaN in slots that hold no token."""
-        found = super().family(inputs)
+        """Return the family with a table and lengths beside its numbers, and large ones in slots without a token."""
+        found, unused = super().family(inputs), math.nan if UNUSED_NAN in inputs.split("+") else UNUSED
 
         def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
             q, k_pages, v_pages = found.values(shapes[:3], case, source)
             table, lengths = draw_table(case, source)
-            k_pages, v_pages = (without_unused(pages, table, lengths) for pages in (k_pages, v_pages))
+            k_pages, v_pages = (with_unused(pages, table, lengths, unused) for pages in (k_pages, v_pages))
             return q, k_pages, v_pages, table, lengths
 
         return replace(found, values=values)

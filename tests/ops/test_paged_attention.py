@@ -20,7 +20,7 @@ SHAPE = (3, 4, 2, 2, 70, 64, 16)
 
 
 def test_pages_are_in_random_order_and_unused_slots_are_nan() -> None:
-    case = OP.case((40, 2, 1, 1, 70, 64, 16), lengths="ragged")
+    case = OP.case((40, 2, 1, 1, 70, 64, 16), lengths="ragged", inputs="unused_nan")
     _, k_pages, _, table, lengths = OP.make_inputs(case, 0, CPU)
     assert (k_pages.shape, table.shape, table.dtype) == ((40 * 5 + 1, 16, 1, 64), (40, 5), torch.int32)
     assert lengths.max() == 70
@@ -57,7 +57,7 @@ def test_the_bound_tells_more_roundings(dtype: str) -> None:
 
 @pytest.mark.parametrize("line", [triton, triton_parts, cuda, cuda_decode], ids=lambda each: each.__module__)
 def test_entries_beyond_the_pages_of_a_sequence_are_not_read(line) -> None:
-    case = OP.case((3, 4, 2, 2, 300, 64, 16), "float16", lengths="ragged")
+    case = OP.case((3, 4, 2, 2, 300, 64, 16), "float16", lengths="ragged", inputs="unused_nan")
     q, k_pages, v_pages, table, lengths = OP.make_inputs(case, 0, CPU)
     used = torch.arange(table.shape[1]) * 16 < lengths[:, None]
     spoiled = torch.where(used, table, 2**30)

@@ -11,13 +11,17 @@ SHAPE = (3, 4, 2, 2, 70, 64, 16)
 FULL = (3, 4, 2, 2, 64, 64, 16)
 RAGGED = {"lengths": "ragged"}
 MISTAKES = {
-    "table_ignored": Wrong("the pages of a sequence are taken to follow each other", "not finite", SHAPE),
+    "table_ignored": Wrong("the pages of a sequence are taken to follow each other", "value", FULL),
     "first_table": Wrong("all sequences read the pages of the first one", "value", SHAPE),
     "page_of_next": Wrong("the page of key j + 1 is read for key j", "value", FULL),
     "slots_reversed": Wrong("the slots of a page are read from its end", "value", FULL),
     "last_page_dropped": Wrong("the last page, which is not full, is left out", "value", SHAPE),
-    "first_length": Wrong("all sequences have the length of the first one", "not finite", SHAPE, options=RAGGED),
-    "lengths_ignored": Wrong("slots without a token are read", "not finite", SHAPE, options=RAGGED),
+    "first_length": Wrong(
+        "all sequences have the length of the first one", "not finite", SHAPE, options=RAGGED, inputs="unused_nan"
+    ),
+    "lengths_ignored": Wrong(
+        "slots without a token are read", "not finite", SHAPE, options=RAGGED, inputs="unused_nan"
+    ),
     "no_mask": Wrong("a query sees the keys after it", "value", SHAPE),
     "mask_of_first_key": Wrong("the mask is aligned to the first key", "value", SHAPE),
     "last_key_dropped": Wrong("the key of the query itself is hidden", "value", SHAPE),
