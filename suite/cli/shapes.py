@@ -36,6 +36,7 @@ def shapes(
     from suite.core.files import refuse_foreign, write_atomically
     from suite.models.config import workload
     from suite.models.workload import is_workload
+    from suite.results.render.labels import short_case
     from suite.results.render.layout import Field, table
 
     if out is not None and out.suffix != ".json":
@@ -52,7 +53,7 @@ def shapes(
     columns = [
         Field("part", [each.name for each in rows], False),
         Field("operation", [each.operation for each in rows], False),
-        Field("case", [each.case for each in rows], False),
+        Field("case", [short_case(each.case) for each in rows], False),
         Field("count", [str(each.count) for each in rows]),
     ]
     print_lines(console, table(columns, console.width))

@@ -157,7 +157,7 @@ def rotation(kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
     if kind.rope:
         heads = {"H": sizes.heads, "H_kv": 1 if sizes.latent else sizes.kv_heads}
         dims = {"B": sizes.batch, "S": sizes.queries, **heads, "D": sizes.rotary}
-        yield LayerShape("rotary embedding", 1, "rope", dims, {"layout": kind.rope})
+        yield LayerShape("rotation", 1, "rope", dims, {"layout": kind.rope})
 
 
 def output(kind: Kind, sizes: Sizes) -> LayerShape:

@@ -49,7 +49,7 @@ def test_llama(tmp_path: Path) -> None:
     found = of(tmp_path, LLAMA)
     assert summary(found) == {
         "sums with norms": (2, "add_rms_norm", "M=2048,N=4096"),
-        "rotary embedding": (1, "rope", "B=2,S=1024,H=32,H_kv=8,D=128"),
+        "rotation": (1, "rope", "B=2,S=1024,H=32,H_kv=8,D=128"),
         "activation": (1, "silu_mul", "M=2048,N=14336"),
         "query, output": (2, "matmul", "M=2048,N=4096,K=4096,layout=nt"),
         "key, value": (2, "matmul", "M=2048,N=1024,K=4096,layout=nt"),
@@ -95,7 +95,7 @@ def test_gpt2(tmp_path: Path) -> None:
          "M=2048,N=14336,activation=gelu_tanh"),
         ({"model_type": "olmo2", "num_key_value_heads": 4}, "key norm", "M=2048,N=512"),
         ({"model_type": "olmo2"}, "sums", "M=2048,N=4096"),
-        ({"model_type": "gpt_neox", "rotary_pct": 0.25}, "rotary embedding", "B=2,S=1024,H=32,H_kv=8,D=32"),
+        ({"model_type": "gpt_neox", "rotary_pct": 0.25}, "rotation", "B=2,S=1024,H=32,H_kv=8,D=32"),
         ({"model_type": "bert"}, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128"),
         ({"model_type": "vit", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
         ({"model_type": "qwen3_moe", **EXPERTS}, "experts' gate, up", "M=128,N=768,K=4096,layout=nt"),
@@ -124,7 +124,7 @@ def test_deepseek(tmp_path: Path) -> None:
     found = summary(of(tmp_path, DEEPSEEK))
     assert found == {
         "sums with norms": (2, "add_rms_norm", "M=2048,N=7168"),
-        "rotary embedding": (1, "rope", "B=2,S=1024,H=128,H_kv=1,D=64,layout=pairs"),
+        "rotation": (1, "rope", "B=2,S=1024,H=128,H_kv=1,D=64,layout=pairs"),
         "query norm": (1, "rms_norm", "M=2048,N=1536"),
         "key norm": (1, "rms_norm", "M=2048,N=512"),
         "query, narrow": (1, "matmul", "M=2048,N=1536,K=7168,layout=nt"),
