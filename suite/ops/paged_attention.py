@@ -71,7 +71,7 @@ def tokens(pages: torch.Tensor, table: torch.Tensor, length: int) -> torch.Tenso
 
 
 class PagedAttention(Operation):
-    rank = 52
+    rank = 53
     group = "caches"
     name = "paged_attention"
     formula = (
@@ -162,7 +162,8 @@ class PagedAttention(Operation):
         decode = [(64, 32, 8, 1, 8192, 128, page) for page in (16, 64, 1)]
         cases = [self.case(shape, "bfloat16") for shape in decode]
         cases.append(self.case(decode[0], "bfloat16", lengths="ragged"))
-        return [*cases, self.case((64, 32, 8, 4, 8192, 128, 16), "bfloat16"), self.case(decode[0], "float16")]
+        drafts = self.case((64, 32, 8, 4, 8192, 128, 16), "bfloat16")
+        return [*cases, drafts, self.case(decode[0], "float16"), self.case((16, 32, 8, 1, 8192, 128, 16))]
 
     def validate(self, dims: Mapping[str, int]) -> None:
         if dims["H"] % dims["H_kv"] if dims["H_kv"] else dims["H"]:
