@@ -87,7 +87,7 @@ def test_right_implementations_pass_and_wrong_ones_do_not(operation: str, family
     def coarse(*inputs: torch.Tensor, **options: object) -> object:
         found = right(*inputs, **options)
         several = isinstance(found, tuple)
-        rounded = tuple(each * 1.01 for each in (found if several else (found,)))
+        rounded = tuple((each.float() * 1.01).to(each.dtype) for each in (found if several else (found,)))
         return rounded if several else rounded[0]
 
     output = LocalCaller(lambda: coarse, frameworks.get("torch"), problem).call(0).early
