@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, in Triton: sums behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, in Triton: the product for dx hides the sums."""
 
 import torch.distributed as dist
 from jaxtyping import Float
@@ -27,7 +27,7 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream, behind the
+    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream during the
     product for dx. The kernels are those of linear_sigmoid_grad.
 
     Shapes: x (M, K) and dy (M, N), this rank's rows; weight (N, K) and bias (N,), the same on all ranks; any strides.

@@ -1,6 +1,6 @@
-"""All ranks' rows times this rank's weight in CUDA: overlapped, or, where that is slower, gathered before one product.
+"""All ranks' rows times this rank's weight in CUDA: overlapped products, or one product after a gather.
 
-A model of the times chooses (_plan.py): overlapped products read w once a rank, which few rows do not hide.
+A model of the times chooses (_plan.py). Overlapped products read w once for each rank, which is slower for few rows.
 """
 
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, by tensor cores: sums behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, by tensor cores: the product for dx hides the sums."""
 
 import torch.distributed as dist
 from jaxtyping import Float
@@ -23,7 +23,7 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    The plain line with the kernels of linear_sigmoid_grad/wgmma.py, whose shapes, dtypes and errors these are;
+    The plain line with the kernels of linear_sigmoid_grad/wgmma.py. Shapes, dtypes and errors: those of that file;
     NotImplementedError also for more than 16 ranks.
     """
     dz, dbias = derivative(x, weight, bias, dy, precision)
