@@ -7,7 +7,7 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import INTERPRET, finished_output
-from triton_kernels._runtime.symmetric import reduced_behind
+from triton_kernels._runtime.symmetric import all_reduce_async
 from triton_kernels.all_reduce._add import add_parts
 from triton_kernels.linear_sigmoid_grad import derivative
 from triton_kernels.matmul import matmul
@@ -40,7 +40,7 @@ def data_parallel_grad(
     check_sizes("data_parallel_grad", M, N, K)
     dz = derivative(x, weight, bias, dy, precision)
     sums = [
-        reduced_behind(each.float() if INTERPRET else each, add_parts, group)
+        all_reduce_async(each.float() if INTERPRET else each, add_parts, group)
         for each in (matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0))
     ]
     dx = matmul(dz, weight, precision=precision)

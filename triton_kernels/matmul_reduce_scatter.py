@@ -10,7 +10,7 @@ from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_split_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
-from triton_kernels._runtime.symmetric import exchanged
+from triton_kernels._runtime.symmetric import all_to_all
 from triton_kernels.all_reduce._add import add_parts
 from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
 
@@ -48,6 +48,6 @@ def matmul_reduce_scatter(
                 PRECISION=precision, GROUP_M=GROUP_M, **tile,
             )  # fmt: skip
 
-    parts = exchanged(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
+    parts = all_to_all(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
     add_parts(parts, out)
     return finished_output(out, x.dtype)

@@ -12,8 +12,8 @@ from cuda_ref.matmul._plan import best_of, problem_of
 from cuda_ref.matmul._tiles import KERNELS, WGMMA, Problem
 
 LINK_BYTES_PER_US = 4.5e5  # NVLink of an H100 in one direction (datasheet)
-MEET_US = 3.0  # a meeting of the ranks, as in all_reduce.cu
-COPY_US = 3.0  # the start of a copy
+MEET_US = 3.0  # a meeting of the ranks, as in all_reduce.cu; assumed, not measured
+COPY_US = 3.0  # the start of a copy; assumed, not measured
 STORE_BYTES = 16  # the kernel stores a rank's results to addresses that are multiples of this
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_linear
-from cuda_ref._runtime.symmetric import reduced_behind
+from cuda_ref._runtime.symmetric import all_reduce_async
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.matmul import matmul
 
@@ -41,7 +41,7 @@ def data_parallel_grad(
         x, weight, bias, dy, dz, None, dweight, dbias, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
         *dy.stride(), precision == "tf32", build.DTYPES[x.dtype],
     )  # fmt: skip
-    sums = [reduced_behind(each, add_parts, group) for each in (dweight, dbias)]
+    sums = [all_reduce_async(each, add_parts, group) for each in (dweight, dbias)]
     dx = matmul(dz, weight, precision=precision)
     dweight, dbias = (each() for each in sums)
     return dx, dweight, dbias

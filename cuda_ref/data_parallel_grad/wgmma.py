@@ -4,7 +4,7 @@ import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import reduced_behind
+from cuda_ref._runtime.symmetric import all_reduce_async
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.linear_sigmoid_grad.wgmma import derivative
 from cuda_ref.matmul.wgmma import matmul
@@ -27,7 +27,7 @@ def data_parallel_grad(
     NotImplementedError also for more than 16 ranks.
     """
     dz, dbias = derivative(x, weight, bias, dy, precision)
-    sums = [reduced_behind(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
+    sums = [all_reduce_async(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
     dx = matmul(dz, weight)
     dweight, dbias = (each() for each in sums)
     return dx, dweight, dbias

@@ -131,7 +131,7 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
         yield rank, copy
 
 
-def gathered(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+def all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
     """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all. See `arriving`."""
     memory, shared = _shares(x, group)
     shared[memory.rank].copy_(x)
@@ -147,7 +147,7 @@ def _shares(x: Tensor, group: dist.ProcessGroup) -> tuple[Workspace, list[Tensor
     return memory, [each[begin : begin + count].view(x.dtype).view(x.shape) for each in memory.views]
 
 
-def exchanged(
+def all_to_all(
     product: Callable[[int, Tensor], None],
     shape: tuple[int, ...],
     dtype: torch.dtype,
@@ -164,8 +164,8 @@ def exchanged(
     ranks, rank = group.size(), group.rank()
     count = math.prod(shape)
     size = 256 * -(-count * dtype.itemsize // 256)
-    memory = workspace(group, device, 2 * ranks * size, "exchanged")
-    begin = HEADER + _turn(group, device, memory, "exchanged") * memory.data_bytes // 2
+    memory = workspace(group, device, 2 * ranks * size, "all_to_all")
+    begin = HEADER + _turn(group, device, memory, "all_to_all") * memory.data_bytes // 2
 
     def place(of: int) -> Tensor:
         """The memory of rank `of` that receives the products of all ranks."""
@@ -197,7 +197,9 @@ def exchanged(
     return place(rank)
 
 
-def reduced_behind(x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup) -> Callable[[], Tensor]:
+def all_reduce_async(
+    x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup
+) -> Callable[[], Tensor]:
     """Starts the sum of x, contiguous, over all ranks. Returns a function that waits for the sum and returns it.
 
     Work that the caller queues in between hides the sum; copies take no multiprocessor. Each rank adds one share of all
