@@ -1,4 +1,4 @@
-"""Sums of all numbers up to each one of a row, by the kernels that XLA generates."""
+"""Prefix sums of rows, by the kernels that XLA generates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, by XLA: the gradients, and their sums over devices."""
+"""The gradients of a layer with the batch split over the ranks, by XLA: the gradients, then their sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def data_parallel_grad(
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed along the mesh axis `group`.
 
     x and dy are one device's rows; weight and bias are the same on all. Call this inside shard_map; XLA's scheduler
-    decides what the sums run beside. float32, float16 or bfloat16.
+    decides what runs during the sums. float32, float16 or bfloat16.
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU and for an
     empty x or weight: shard_map compiles no function that reads none of its operands.
     """

@@ -13,7 +13,7 @@ from jax_impls._runtime.losses import check_linear_cross_entropy
 
 VENDOR = "XLA"
 LOGITS = 2**23
-"""Logits of a block: few, so that all its arrays are small beside the weight of a large vocabulary."""
+"""Logits of a block. All arrays of a block are small beside the weight of a large vocabulary."""
 
 
 @partial(jax.jit, static_argnames="ignore_index")
@@ -23,7 +23,7 @@ def linear_cross_entropy(
     """(loss, dx, dweight): the `cross_entropy` of x weight^T with target, and the gradients of the mean loss.
 
     The logits of a block of columns are computed twice: for the sum of exponentials, and for the gradients. The last
-    block ends at V and may begin in the one before; columns that were counted there are masked.
+    block ends at V and may overlap the one before; the columns of the overlap are masked.
     float32, float16 or bfloat16. Logits and sums are float32, the gradients of logits are rounded as factors of
     products. Raises ValueError for other shapes and dtypes. A target that is no column gives NaN.
     """

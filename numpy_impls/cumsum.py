@@ -1,4 +1,4 @@
-"""Sums of all numbers up to each one of a row, in float64."""
+"""Prefix sums of rows, in float64."""
 
 from __future__ import annotations
 

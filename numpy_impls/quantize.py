@@ -18,8 +18,8 @@ def quantize(
     """(codes, scales): scale = max |x| / 448 (int8: 127) of a group, at least 2^-126; code = x / scale, rounded.
 
     x (M, N), any strides; the results are row-major. A group is a row, 128 columns of it, or 128 x 128.
-    float32, float16 or bfloat16; computed in float64 from the rounded scale. int8 has 0 for NaN. Raises ValueError for
-    other arguments.
+    float32, float16 or bfloat16; computed in float64 from the rounded scale. NaN becomes 0 in int8. Raises ValueError
+    for other arguments.
     """
     rows, columns = check_quantize(x, group=group, to=to)
     (M, N), wide = x.shape, x.astype(np.float64)

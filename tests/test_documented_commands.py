@@ -124,7 +124,9 @@ def test_a_documented_command_works(
     read = [word for option, word in pairwise(words) if option != "--out" and word.endswith(FILES)]
     if missing := [word for word in read if not Path(word).exists()]:
         pytest.skip(f"needs {' '.join(missing)}, which the document's reader writes")
-    if words[0] == "compare" and "--publish" not in words:  # a folder that does not exist yet, as for a reader who follows the documents
+    if (
+        words[0] == "compare" and "--publish" not in words
+    ):  # a folder that does not exist yet, as for a reader who follows the documents
         named = dict(pairwise(words)).get("--out", "out")
         words = (*(word for word in words if word not in ("--out", named)), "--out", str(tmp_path / named))
     status = call(monkeypatch, *words)

@@ -1,4 +1,4 @@
-"""Fewer combinations on a machine without a GPU: a covering set, in which every pair of values still occurs."""
+"""Fewer combinations on a machine without a GPU: a covering set, which still has every pair of values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Pair = tuple[int, Hashable, int, Hashable]
 
 
 def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
-    """Two columns of the row with their values, for every two columns."""
+    """Every pair of the row's columns, with their values."""
     return {(i, one, j, other) for (i, one), (j, other) in combinations(enumerate(row), 2)}
 
 
 def covering(rows: Sequence[Row]) -> list[Row]:
-    """Some of the rows, in their order, that together have every pair of values that all of them have.
+    """Fewer of the rows, in their order, with every pair of values that occurs in the rows.
 
     Rows are tried in the order of a checksum of their text, so that no value is preferred and the choice is the same
     at each call. A row that adds no pair is left out.

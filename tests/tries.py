@@ -1,4 +1,4 @@
-"""Shared by tests of times on machines that other work disturbs: several tries, of which one has to pass."""
+"""For tests of times on busy machines: several tries, one of which must pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Given = TypeVar("Given")
 
 
 def passes_once(check: Callable[[Given], None], givens: Iterable[Given]) -> None:
-    """Run `check` on one value after the other until it passes; the failure of the last is the test's.
+    """Run `check` on one value after the other until it passes. The test fails if the last one fails.
 
     A busy machine makes single times longer. The best of several tries, or the longest of several limits, shows what
     the code itself does.

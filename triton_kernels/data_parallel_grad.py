@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, in Triton: sums behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, in Triton: the product for dx hides the sums."""
 
 import torch.distributed as dist
 from jaxtyping import Float
@@ -7,7 +7,7 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import INTERPRET, finished_output
-from triton_kernels._runtime.symmetric import reduced_behind
+from triton_kernels._runtime.symmetric import all_reduce_async
 from triton_kernels.all_reduce._add import add_parts
 from triton_kernels.linear_sigmoid_grad import derivative
 from triton_kernels.matmul import matmul
@@ -27,7 +27,7 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream, behind the
+    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream during the
     product for dx. The kernels are those of linear_sigmoid_grad.
 
     Shapes: x (M, K) and dy (M, N), this rank's rows; weight (N, K) and bias (N,), the same on all ranks; any strides.
@@ -40,7 +40,7 @@ def data_parallel_grad(
     check_sizes("data_parallel_grad", M, N, K)
     dz = derivative(x, weight, bias, dy, precision)
     sums = [
-        reduced_behind(each.float() if INTERPRET else each, add_parts, group)
+        all_reduce_async(each.float() if INTERPRET else each, add_parts, group)
         for each in (matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0))
     ]
     dx = matmul(dz, weight, precision=precision)

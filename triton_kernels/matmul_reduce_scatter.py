@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, in Triton: the rows of another rank leave while the next are computed."""
+"""The product with K split over the ranks, in Triton: each product hides the copy of the one before."""
 
 import torch
 import torch.distributed as dist
@@ -10,7 +10,7 @@ from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_split_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
-from triton_kernels._runtime.symmetric import exchanged
+from triton_kernels._runtime.symmetric import all_to_all
 from triton_kernels.all_reduce._add import add_parts
 from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
 
@@ -22,10 +22,10 @@ def matmul_reduce_scatter(
 ) -> Float[Tensor, "M N"]:
     """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
 
-    The products of the other ranks' rows come first, this rank's last; each product hides the copy of the one before.
+    The products of the other ranks' rows come first, this rank's last, which needs no copy.
     The kernel is that of matmul; another adds what the ranks sent.
 
-    Shapes: x (ranks M, K), w (K, N), the same on all ranks, any strides, K = 0 included; the output is contiguous.
+    Shapes: x (ranks M, K), w (K, N), the same shapes on all ranks, any strides, also K = 0; the output is contiguous.
     Dtypes, precisions, tail: those of matmul. Products are rounded once, and added in float32.
     Devices: GPUs that reach each other's memory; in the interpreter, processes that share memory.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for sizes that matmul
@@ -48,6 +48,6 @@ def matmul_reduce_scatter(
                 PRECISION=precision, GROUP_M=GROUP_M, **tile,
             )  # fmt: skip
 
-    parts = exchanged(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
+    parts = all_to_all(product, (M, N), torch.float32 if INTERPRET else x.dtype, x.device, group)
     add_parts(parts, out)
     return finished_output(out, x.dtype)

@@ -1,4 +1,4 @@
-"""Attention over a split sequence in Triton: one kernel a rank's keys, in the order in which they arrive."""
+"""Attention over a split sequence in Triton: one launch for each rank's keys, in the order in which they arrive."""
 
 import torch
 import torch.distributed as dist
@@ -91,7 +91,7 @@ def ring_kernel(
 
 
 def tile_of(dtype: torch.dtype, D: int) -> dict[str, int]:
-    """The tile: without autotuning, since a launch changes the sums that it reads."""
+    """The tile. It is not autotuned: a repeated launch would add its keys to the sums again."""
     if INTERPRET:
         return {"BLOCK_M": 128, "BLOCK_N": 128}
     if dtype == torch.float32:
@@ -109,15 +109,15 @@ def ring_attention(
     group: dist.ProcessGroup,
     causal: bool = False,
 ) -> Float[Tensor, "B H S D"]:
-    """Rows of this rank of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
+    """This rank's rows of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
 
-    This rank's own keys come first; each kernel hides the copy of the next rank's keys and values.
+    This rank's own keys come first; each launch hides the copy of the next rank's keys and values.
 
-    Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same on all ranks, any strides; query head h reads key head
-    h // (H // H_kv). D is a power of two from 16 to 256. The output is contiguous.
+    Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same shapes on all ranks, any strides; query head h reads key
+    head h // (H // H_kv). D is a power of two from 16 to 256. The output is contiguous.
     Causal: the first S // 2 rows of all ranks come first, in their order, then the other rows in reverse order of the
-    ranks, so that all ranks have as many pairs of a query and a visible key. Hidden NaN and infinities may reach a
-    result.
+    ranks, so that all ranks have the same number of pairs of a query and a visible key. A NaN or an infinity in a
+    masked value may reach a result.
     Dtypes: those of attention; the sums stay in float32 between the ranks' keys.
     Tail: loads beyond the last row give 0, and scores beyond the last key are minus infinity.
     Devices: GPUs that reach each other's memory; in the interpreter, processes that share memory.

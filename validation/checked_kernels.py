@@ -1,12 +1,12 @@
-"""Runs the right CUDA kernels of the tree under the checked emulation, and counts the alarms: all of them are false.
+"""Runs the CUDA kernels of the tree, which are right, under the checked emulation, and counts its false alarms.
 
     python -m validation.checked_kernels --op softmax --op lstm --impl cuda/persistent
     nice python -m validation.checked_kernels --op all --out checked_kernels.csv
 
 Each `.cu` line that runs on a CPU is called on each telling case of its operation, in each dtype and precision, and
-each access of its kernels is checked as for a file of `--with`. A line of the output has the calls of an
-implementation in one dtype: those without an alarm, those that it declines, and the alarms. `--resume` skips what the
-file of `--out` has already. Exit status: 1 if there is an alarm or a wrong result.
+each access of its kernels is checked as for a file of `--with`. A line of the output counts the calls of an
+implementation in one dtype and precision: passed and declined; it also has the first alarm. `--resume` skips the lines
+that the file of `--out` has. Exit status: 1 if there is an alarm or a wrong result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Calls:
     passed: int
     declined: int
     alarm: str
-    """The first alarm, or what is wrong with a result; the cases after it are not called. Empty without one."""
+    """The first alarm or wrong result, after which no case is called; empty without one."""
     seconds: int
 
 
@@ -87,7 +87,7 @@ def checked_calls(implementation: Implementation, problems: Problems, dtype: str
         with implementation.adapter.checks_memory(HERE):
             found = probe(lambda case: function, implementation.adapter, problems, on_case=remember)
         passed, declined, alarm = len(found.passed), len(found.not_covered), found.reason
-    except Exception as error:  # what the emulation raises is what is counted
+    except Exception as error:  # an error of the emulation is an alarm
         alarm = f"{type(error).__name__}: {error} (in the telling case {case_name})"
     seconds = round(time.monotonic() - begin)
     return Calls(operation, implementation.name, dtype, precision, passed, declined, alarm, seconds)
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--op", action="append", choices=(*ops.alone(), "all"), required=True, help="may be repeated")
     parser.add_argument("--impl", action="append", help="name or pattern; may be repeated; default: all of CUDA")
     parser.add_argument("--out", type=Path, help="CSV file; lines are appended as they come")
-    parser.add_argument("--resume", action="store_true", help="leave out what the file of --out has")
+    parser.add_argument("--resume", action="store_true", help="skip the lines that the file of --out has")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # the problems are small

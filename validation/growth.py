@@ -1,6 +1,6 @@
-"""Measures how a run grows with its rows: `python validation/growth.py [--most 100000]`.
+"""Measures time and memory of a run by its number of rows: `python validation/growth.py [--most 100000]`.
 
-Prints a table, which docs/scaling.md has. Each size has a process of its own, so that memory is that of the size.
+Prints the table of docs/scaling.md. Each size runs in its own process, so that its memory is that of the size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from suite.runner.selection import Selection
 SIZES = (100, 1_000, 10_000, 100_000)
 NAMES = ("torch", "triton", "cuda", "jax")
 """The implementations of a case."""
-HEADER = "| rows | account, s | store a case, s | CSV, MB | read, s | memory, MB | report, s | page, MB | memory, MB |"
+HEADER = (
+    "| rows | bookkeeping, s | store a case, s | CSV, MB | read, s | memory, MB | report, s | page, MB | memory, MB |"
+)
 
 
 def cases(count: int) -> list[Case]:
@@ -39,7 +41,7 @@ def cases(count: int) -> list[Case]:
 
 
 def rows_of(case: Case, number: int) -> tuple[Row, ...]:
-    """Rows as a GPU gives them. `number` is the place of the case."""
+    """Synthetic rows of a case, as from a GPU. `number` is the place of the case."""
     found = []
     for place, name in enumerate(NAMES):
         row = Row(case.operation, case.label, case.dtype, case.precision, name, Mode.NATIVE, device="cuda:0")
@@ -65,7 +67,7 @@ def take_all(every: list[Case]) -> None:
 
 
 def timed(act: Callable[[], object]) -> float:
-    """The time of the processor, which other processes do not lengthen."""
+    """Processor time in seconds; unlike wall time, other processes hardly lengthen it."""
     begin = time.process_time()
     act()
     return time.process_time() - begin

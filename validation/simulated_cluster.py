@@ -1,7 +1,8 @@
 """Simulates a run on a cluster whose workers are killed at random: `python validation/simulated_cluster.py`.
 
 The scheduler, the workers, their nannies, the messages and the submitting side are real, with TLS. Only the devices are
-not: a task sleeps and returns made rows. Ends with status 1 if a row is lost or comes twice. docs/scaling.md has a run.
+simulated: a task sleeps and returns synthetic rows. Ends with status 1 if a row is lost or comes twice. docs/scaling.md
+has the output of a run.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Seen(Observer):
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, int]]:
-    """The address of a cluster of so many simulated devices, and the process of its scheduler."""
+    """The address of a cluster of `workers` simulated devices, and the process id of its scheduler."""
     os.environ[dask_settings.FOLDER_VARIABLE] = str(folder)
     os.environ["DASK_CONFIG"] = str(dask_settings.make_certificate() / "dask.yaml")
     os.environ["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "forkserver"  # faster than to start anew
@@ -90,13 +91,13 @@ def kill_at_random(folder: Path, every_s: float, ended: threading.Event, kills: 
 
 
 def peak_mb(pid: int | str) -> float:
-    """The most memory that a process has had."""
+    """The peak memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
 
 
 def simulate(workers: int, cases: int, every_s: float) -> bool:
-    """Run so many cases, print what happened, and return True if no row was lost and none came twice."""
+    """Run the cases, print the outcome, and return True if no row was lost and none came twice."""
     device, seen, kills, ended = resolve("cpu"), Seen(), list[int](), threading.Event()
     (job,) = plan(Selection(("vector_add",), ("torch", "numpy"), shapes=("N=1",), dtypes=("float32",)), device)
     job = Job(job.op, tuple(Case("vector_add", (("N", size),)) for size in range(1, cases + 1)), job.implementations)

@@ -2,7 +2,8 @@
 
 Each function raises ValueError for arguments that break the contract, as those of `contract.py` do. The values of
 tables and lengths are not checked, because a check on a GPU would make each call wait for it. A length is from 0 to the
-slots of the table's pages; its entries beyond a sequence's pages, and slots without a token, may hold anything.
+number of slots in a row of the table. Entries of the table beyond a sequence's pages, and slots without a token, may
+hold anything.
 
 This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
 cuda_ref/_runtime/caches.py and copy it to the others; a test compares them. Therefore it imports no framework.
@@ -19,7 +20,7 @@ def check_paged_attention(
 ) -> tuple[int, int, int, int, int, int]:
     """Checks q (B, S_q, H, D), the pages (P, page, H_kv, D), a table (B, pages) and lengths (B,), both int32.
 
-    H must be a multiple of H_kv, and a page have a slot. Returns B, S_q, H, H_kv, page and D.
+    H must be a multiple of H_kv, and a page must have a slot. Returns B, S_q, H, H_kv, page and D.
     """
     operation = "paged_attention"
     B, S_q, H, D = check_dims(operation, "q", q, ("B", "S_q", "H", "D"))

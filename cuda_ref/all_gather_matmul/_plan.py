@@ -1,7 +1,7 @@
-"""Whether products of each rank's rows, behind copies, take less time than one product of all rows after a gather.
+"""Chooses between products of each rank's rows, overlapped with copies, and one product of all rows after a gather.
 
-The products' times are those of the model of matmul. For few rows a product takes as long as reading w, which
-overlapped products do once a rank; for many rows they hide all copies but the first.
+The products' times are those of the model of matmul. For few rows a product takes as long as reading w, and overlapped
+products read w once for each rank. For many rows they hide all copies but the first.
 """
 
 import torch
@@ -12,18 +12,18 @@ from cuda_ref.matmul._plan import best_of, problem_of
 from cuda_ref.matmul._tiles import KERNELS, WGMMA, Problem
 
 LINK_BYTES_PER_US = 4.5e5  # NVLink of an H100 in one direction (datasheet)
-MEET_US = 3.0  # a meeting of the ranks, as in all_reduce.cu
-COPY_US = 3.0  # the start of a copy
-STORE_BYTES = 16  # the results of a rank must begin at a multiple of this
+MEET_US = 3.0  # a meeting of the ranks, as in all_reduce.cu; assumed, not measured
+COPY_US = 3.0  # the start of a copy; assumed, not measured
+STORE_BYTES = 16  # the kernel stores a rank's results to addresses that are multiples of this
 
 
 def is_overlapped(x: Tensor, w: Tensor, ranks: int) -> bool:
-    """True if overlapped products take less time, for 16-bit operands on a GPU that are not empty."""
+    """True if overlapped products take less time. The operands must have 16 bits, be on a GPU and not be empty."""
     return ranks > 1 and overlaps(problem_of(x, w), ranks, x.device)
 
 
 def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> bool:
-    """The same for the product of one rank's rows; by default on an H200."""
+    """True if overlapped products take less time, for the product of one rank's rows; by default on an H200."""
     if 2 * share.M * share.N % STORE_BYTES:
         return False
     whole = share._replace(M=ranks * share.M, a_copied=False, a_across_k=False, a_dense=True)
@@ -37,7 +37,7 @@ def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> 
 
 
 def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
-    """The time of products in the order in which rows arrive: each begins after the one before and after its copy."""
+    """The time of products in the order in which rows arrive. Each waits for the one before and for its own copy."""
     end, arrival = share_us, MEET_US
     for _ in range(ranks - 1):
         arrival += COPY_US + copy_us

@@ -1,13 +1,13 @@
-"""All ranks' rows times this rank's weight in CUDA: overlapped, or, where that is slower, gathered before one product.
+"""All ranks' rows times this rank's weight in CUDA: overlapped products, or one product after a gather.
 
-A model of the times chooses (_plan.py): overlapped products read w once a rank, which few rows do not hide.
+A model of the times chooses (_plan.py). Overlapped products read w once for each rank, which is slower for few rows.
 """
 
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import gathered
+from cuda_ref._runtime.symmetric import all_gather
 from cuda_ref.all_gather_matmul import wgmma as overlapped
 from cuda_ref.all_gather_matmul._plan import is_overlapped
 from cuda_ref.matmul import auto as product
@@ -29,7 +29,7 @@ def all_gather_matmul(
         return x.new_zeros(group.size() * x.shape[0], w.shape[1])
     if is_overlapped(x, w, group.size()):
         return overlapped.all_gather_matmul(x, w, group=group, precision=precision)
-    return product.matmul(gathered(x, group), w, precision=precision)
+    return product.matmul(all_gather(x, group), w, precision=precision)
 
 
 def config(x: Tensor, w: Tensor, *, group: dist.ProcessGroup, precision: str = "ieee") -> str:

@@ -1,6 +1,6 @@
 // out[i] = sum over ranks r of parts[r stride + i], in float32 and in the order of the ranks
 //
-// A thread adds one pack of 16 bytes. The parts are in this GPU's memory: the other ranks have copied them there.
+// A thread adds one pack of 16 bytes. The other ranks have copied their parts to this GPU's memory.
 #include "all_reduce/ranks.cuh"
 
 template <typename T>

@@ -7,7 +7,7 @@ from cuda_ref import build
 
 
 def add_parts(parts: Float[Tensor, "ranks ..."], out: Float[Tensor, "..."]) -> None:
-    """out = the sum of the parts in float32, in their order, rounded once. Each is contiguous, at 16 bytes."""
+    """out = the sum of the parts in float32, in their order, rounded once. Each begins at a multiple of 16 bytes."""
     if out.numel() > 0:
         build.launch(
             "all_reduce/_add", "add_parts", parts.device,

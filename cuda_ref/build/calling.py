@@ -67,7 +67,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
     """
     bound = _bound[_host_target].get((source, function, device)) or _bind(source, function, device)
     bound(args)
-    if (recording := kept.recording()) is not None and _host_target == compiler.HOST:  # a check needs the tensors
+    if (recording := kept.recording()) is not None and _host_target == compiler.HOST:  # checks need the tensors
         recording.launches.append(partial(bound.repeatable, args))
 
 
@@ -101,7 +101,7 @@ def _launches_of(target: str) -> Iterator[None]:
     """Within it, launches on a CPU run the libraries of a target."""
     global _host_target
     before, _host_target = _host_target, target
-    kept.forget()  # kept calls launch another library
+    kept.forget()  # kept calls launch the other target's library
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 //
 // A block computes the maximum of its part, and the sum of exponentials relative to it. The blocks exchange these two
 // numbers through distributed shared memory, and with smoothing the sum of the logits. A row is thus held by up to 8
-// multiprocessors and read once. The block that holds the target's column overwrites it.
+// multiprocessors and read once. The block with the target's column overwrites it at the end.
 // requires: sm_90a
 #include "cross_entropy/registers.cuh"
 #include "hopper/cluster_rows.cuh"

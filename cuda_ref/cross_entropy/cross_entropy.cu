@@ -1,5 +1,5 @@
-// loss[i] = log(sum over j of exp(x[i, j] - max_i)) + max_i - x[i, target_i]; with smoothing s, the mean over the row of
-// the same for every column has the share s
+// loss[i] = (1 - s) nll(i, target_i) + s (mean over j of nll(i, j)), with the label smoothing s (0 without) and
+// nll(i, j) = log(sum over k of exp(x[i, k] - max_i)) + max_i - x[i, j]
 // out[i, j] = (softmax(x[i])[j] - (1 - s) [j = target_i] - s / n) / (number of rows with a target)
 //
 // A block counts the targets. Then one warp computes one row, in float32, and reads it three times: for the maximum, for

@@ -50,8 +50,8 @@ __device__ __forceinline__ float power(float x) {
 // Replaces a maximum of minus infinity by 0, so that exp gives 0 and not NaN.
 __device__ __forceinline__ float finite_maximum(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
-// The results of a row whose logits have the maximum `base` and the sum `sum` of exp(logit - base). below: the sum of
-// base - logit, read only with smoothing. wanted: the target's logit; NaN, with all results, if the target is no column.
+// The results of a row. base: its largest logit. sum: of exp(logit - base). below: the sum of base - logit, read only
+// with smoothing. wanted: the target's logit; if the target is no column it is NaN, and so are all results.
 struct RowResult {
     float base, scale, offset, peak, wanted, loss;
 

@@ -2,8 +2,8 @@
 //
 // A warp holds up to 128 packs of 16 bytes, a block up to 8192. Exponentials are computed twice, for the sum and for the
 // gradient, so that registers hold the row in its own type. Longer rows are read twice. With smoothing a row is read once
-// more, from the cache. The gradients of a row are stored as if no column was the target's; one thread then overwrites
-// that column, so that no other compares indices.
+// more, from the cache. The gradients of a row are stored as if there were no target; one thread then overwrites the
+// target's column, so that no other thread compares indices.
 //
 // A row that is not aligned, or has gaps, is read element by element.
 #include "cross_entropy/registers.cuh"

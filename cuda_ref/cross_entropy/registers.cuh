@@ -10,8 +10,8 @@ __device__ __forceinline__ void store_zeros(Registers<T, PACKS, PACKED>& r, cons
     r.store(out, [](float v) { return v; });
 }
 
-// Sum of base - logit over a part of a row, read again from the cache, so that no register waits for it; 0 without
-// smoothing. All threads of the row take part.
+// Sum of base - logit over a part of a row, or 0 without smoothing. The part is read again from the cache: a sum in the
+// first pass would take a register. All threads of the row take part.
 template <bool PACKED, typename T>
 __device__ __forceinline__ float sum_below(const Part<const T>& x, float base, float smoothing, float* scratch) {
     if (!(smoothing > 0.0f)) return 0.0f;
@@ -25,7 +25,7 @@ __device__ __forceinline__ float sum_below(const Part<const T>& x, float base, f
     return over_block(below, Addition(), scratch);
 }
 
-// Orders the stores of a row's threads in this block before the one that overwrites the target's column.
+// Without this order the store of the target's column could come before the one that it overwrites.
 __device__ __forceinline__ void order_stores() {
     if (blockDim.x == WARP) {
         __syncwarp();

@@ -1,4 +1,4 @@
-"""Cross entropy and its gradient in CUDA. Unlike the plain kernel it holds a row in registers, and reads it once."""
+"""Cross entropy and its gradient in CUDA: adds rows in registers, which are read once, to the plain kernel."""
 
 from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.losses import check_cross_entropy

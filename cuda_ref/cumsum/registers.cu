@@ -11,7 +11,7 @@ template <typename T, int PACKS>
 __global__ void __launch_bounds__(MAX_THREADS)
     cumsum_rows(const T* __restrict__ x, T* __restrict__ y, int64_t m, int64_t n, int64_t stride_m) {
     constexpr int LANES = 16 / sizeof(T);
-    __shared__ float scratch[2][PACKS][WARP];  // of the warps, for even and odd parts: no second barrier
+    __shared__ float scratch[2][PACKS][WARP];  // sums of warps, for even and odd parts: saves a second barrier
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (row >= m) return;  // true for all lanes of a warp; blocks with several rows have no barriers
     const int warp = threadIdx.x / WARP, warps = blockDim.x / WARP, lane = threadIdx.x % WARP;
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     for (int64_t start = 0, number = 0; start < n; start += step, ++number) {
         const int rest = int(min(n - start, step));
         part.load({x + row * stride_m + start, rest, 1}, 0.0f);
-        float sums[PACKS];  // of the threads of this warp up to this one, for each pack
+        float sums[PACKS];  // for each pack: the sum over the threads of this warp up to this one
 #pragma unroll
         for (int pack = 0; pack < PACKS; ++pack) {
             float sum = 0.0f;
@@ -70,7 +70,7 @@ extern "C" int cumsum_registers(const void* x, void* y, int64_t m, int64_t n, in
         record->set(grid, block);
         by_division(division, [&](auto packs, auto packed) {
             if constexpr (packed()) {
-                constexpr int SOME = packs() < BLOCK_PACKS ? packs() : BLOCK_PACKS;  // more sums do not fit registers
+                constexpr int SOME = packs() < BLOCK_PACKS ? packs() : BLOCK_PACKS;  // more sums do not fit into registers
                 cumsum_rows<T, SOME><<<grid, block, 0, stream>>>(from, to, m, n, stride_m);
             }
         });

@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, in CUDA: sums over ranks behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, in CUDA: the product for dx hides the sums."""
 
 import torch.distributed as dist
 from jaxtyping import Float
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_linear
-from cuda_ref._runtime.symmetric import reduced_behind
+from cuda_ref._runtime.symmetric import all_reduce_async
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.matmul import matmul
 
@@ -24,7 +24,7 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream, behind the
+    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream during the
     product for dx. The kernels are the plain ones of linear_sigmoid_grad and matmul.
 
     Shapes: x (M, K) and dy (M, N), this rank's rows; weight (N, K) and bias (N,), the same on all ranks; any strides.
@@ -41,7 +41,7 @@ def data_parallel_grad(
         x, weight, bias, dy, dz, None, dweight, dbias, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
         *dy.stride(), precision == "tf32", build.DTYPES[x.dtype],
     )  # fmt: skip
-    sums = [reduced_behind(each, add_parts, group) for each in (dweight, dbias)]
+    sums = [all_reduce_async(each, add_parts, group) for each in (dweight, dbias)]
     dx = matmul(dz, weight, precision=precision)
     dweight, dbias = (each() for each in sums)
     return dx, dweight, dbias

@@ -1,10 +1,10 @@
-"""The gradients of a layer with the batch split over the ranks, by tensor cores: sums behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, by tensor cores: the product for dx hides the sums."""
 
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import reduced_behind
+from cuda_ref._runtime.symmetric import all_reduce_async
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.linear_sigmoid_grad.wgmma import derivative
 from cuda_ref.matmul.wgmma import matmul
@@ -23,11 +23,11 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    The plain line with the kernels of linear_sigmoid_grad/wgmma.py, whose shapes, dtypes and errors these are;
+    The plain line with the kernels of linear_sigmoid_grad/wgmma.py. Shapes, dtypes and errors: those of that file;
     NotImplementedError also for more than 16 ranks.
     """
     dz, dbias = derivative(x, weight, bias, dy, precision)
-    sums = [reduced_behind(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
+    sums = [all_reduce_async(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
     dx = matmul(dz, weight)
     dweight, dbias = (each() for each in sums)
     return dx, dweight, dbias

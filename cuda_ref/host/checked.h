@@ -150,7 +150,7 @@ CUDA_HOST_UNCHECKED static void note_global(Memory& m, uintptr_t at, size_t byte
     note_shared(m, at, bytes, write, in_atomic || is_volatile, place);
 }
 
-// True for a read from an aligned word around the first element of a misaligned operand, whose allocation has that word.
+// True for a read of the aligned word that holds the first element of a misaligned operand. The allocation has it too.
 CUDA_HOST_UNCHECKED static bool is_word_around(const Memory& m, uintptr_t at, size_t bytes) {
     size_t word = 1;
     while (word < bytes) word *= 2;  // an asynchronous copy may read a part of its word

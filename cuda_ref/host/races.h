@@ -94,7 +94,7 @@ CUDA_HOST_UNCHECKED static bool unordered(const Access& earlier, bool global, bo
 CUDA_HOST_UNCHECKED static bool shade(Memory& m, size_t offset, size_t bytes) {
     const uint32_t granule = (offset | bytes) % 4 == 0 ? 4 : (offset | bytes) % 2 == 0 ? 2 : 1;
     if (m.shadow && m.granule <= granule) return true;
-    if (m.bytes > size_t(1) << 31) return false;  // operands that span gigabytes: races are not looked for
+    if (m.bytes > size_t(1) << 31) return false;  // its shadow would be larger still: no search for races
     const uint32_t before = m.shadow ? m.granule : granule;
     auto* const shadow = static_cast<Shadow*>(calloc(m.bytes / granule + 1, sizeof(Shadow)));
     if (shadow == nullptr) return false;

@@ -9,7 +9,7 @@ from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.losses import check_linear_cross_entropy
 
 DETERMINISTIC = True
-LOGITS = 2**23  # of a block of columns: few, so that its arrays are small beside the weight of a large vocabulary
+LOGITS = 2**23  # per block of columns; its arrays are small beside the weight of a large vocabulary
 
 Loss = Float[Tensor, "T"]
 Features = Float[Tensor, "T H"]

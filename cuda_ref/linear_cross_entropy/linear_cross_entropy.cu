@@ -2,9 +2,9 @@
 // of rows with a target); dx = dz weight, dweight = dz^T x
 //
 // The logits z of a large vocabulary would take more memory than the weight. So they are computed in blocks of columns,
-// each twice: first for the sum of each row's exponentials, then for the gradients, which replace them. A block's part of
-// dweight is a sum over all rows. dx is added up over the blocks in float. The products are those of
-// linear_sigmoid/tiles.cuh.
+// each twice: first for the sum of each row's exponentials, then for the gradients, which replace them. The rows of
+// dweight that belong to a block are sums over all rows of z. dx is added up over the blocks in float. The products are
+// those of linear_sigmoid/tiles.cuh.
 //
 // wgmma.py computes the products on Hopper's tensor cores.
 //

@@ -6,7 +6,7 @@
 
 constexpr int ROWS = 4;  // rows per block, one per warp
 
-// What the blocks of a row share. sums: three vectors (T,): the largest logit, the sum of exp(logit - largest), and the
+// State that the blocks of a row share. sums: three vectors (T,): the largest logit, the sum of exp(logit - largest), and the
 // target's logit, which is NaN until its block is seen. share: of a row in the mean.
 struct RowSums {
     const int64_t* target;

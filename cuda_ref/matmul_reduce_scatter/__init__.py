@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, in CUDA: the rows of another rank leave while the next are computed."""
+"""The product with K split over the ranks, in CUDA: each product hides the copy of the one before."""
 
 import torch.distributed as dist
 from jaxtyping import Float
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_split_matmul
-from cuda_ref._runtime.symmetric import exchanged
+from cuda_ref._runtime.symmetric import all_to_all
 from cuda_ref.all_reduce._add import add_parts
 
 DETERMINISTIC = True
@@ -17,10 +17,10 @@ def matmul_reduce_scatter(
 ) -> Float[Tensor, "M N"]:
     """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
 
-    The products of the other ranks' rows come first, this rank's last; each product hides the copy of the one before.
+    The products of the other ranks' rows come first, this rank's last, which needs no copy.
     The kernel is the plain one of matmul; another adds what the ranks sent.
 
-    Shapes: x (ranks M, K), w (K, N), the same on all ranks, any strides, K = 0 included; the output is contiguous.
+    Shapes: x (ranks M, K), w (K, N), the same shapes on all ranks, any strides, also K = 0; the output is contiguous.
     Dtypes, precisions, tail: those of matmul. Products are rounded once, and added in float32.
     Devices: GPUs that reach each other's memory; on a CPU processes share memory.
     Raises: ValueError for other shapes, dtypes and precisions; NotImplementedError for more than 16 ranks;
@@ -39,5 +39,5 @@ def matmul_reduce_scatter(
         )  # fmt: skip
 
     out = x.new_empty(M, N)
-    add_parts(exchanged(product, (M, N), x.dtype, x.device, group), out)
+    add_parts(all_to_all(product, (M, N), x.dtype, x.device, group), out)
     return out

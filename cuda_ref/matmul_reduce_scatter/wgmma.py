@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._runtime.contract import check_split_matmul
-from cuda_ref._runtime.symmetric import exchanged
+from cuda_ref._runtime.symmetric import all_to_all
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.matmul import wgmma
 
@@ -29,5 +29,5 @@ def matmul_reduce_scatter(
         wgmma.run(wgmma.choose(rows, w, precision), rows, w, precision, out=into)
 
     out = x.new_empty(M, N)
-    add_parts(exchanged(product, (M, N), x.dtype, x.device, group), out)
+    add_parts(all_to_all(product, (M, N), x.dtype, x.device, group), out)
     return out

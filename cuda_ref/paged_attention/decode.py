@@ -1,5 +1,4 @@
-"""Attention over a cache in pages in CUDA: adds tensor cores, and a division of the keys among blocks, to the plain
-kernel."""
+"""Attention over a cache in pages in CUDA: adds tensor cores and a division of the keys among blocks."""
 
 import torch
 from jaxtyping import Float, Int32

@@ -19,7 +19,7 @@ def quantize(x: Float[Tensor, "M N"], *, group: str = "row", to: str = "float8_e
     """(codes, scales): scale = max |x| / 448 (int8: 127) of a group, at least 2^-126; code = x / scale, rounded.
 
     Shapes: x (M, N), any strides; the results are contiguous. A group is a row, 128 columns of it, or 128 x 128.
-    Dtypes: float32, float16, bfloat16; float32 inside. int8 has 0 for NaN.
+    Dtypes: float32, float16, bfloat16; float32 inside. NaN becomes 0 in int8.
     Tail: a group at an edge has fewer elements. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes, groups and codes; build.CudaError if the launch fails.

@@ -5,10 +5,10 @@
 
 constexpr float LEAST_SCALE = 1.17549435e-38f;  // 2^-126, the smallest normal number
 
-// The size of a number as bits, which order as the sizes do, with a NaN after infinity; fmaxf loses a NaN.
+// |x| as bits: these order as the numbers do, with NaN above infinity. fmaxf loses a NaN.
 __device__ __forceinline__ unsigned size_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-// The larger of two sizes as floats; NaN is the largest.
+// The larger of two |x|; NaN is the largest.
 struct Largest {
     static constexpr float NEUTRAL = 0.0f;
     __device__ __forceinline__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
@@ -33,11 +33,11 @@ __device__ __forceinline__ uint8_t float8_of(float x) {
 
 __device__ __forceinline__ uint8_t int8_of(float x) { return x == x ? uint8_t(__float2int_rn(x)) : uint8_t(0); }
 
-// The type of codes: an argument of kernels, since a type of theirs would double the time to compile them.
+// The type of codes, as an argument: a template parameter would double the time to compile the kernels.
 struct Codes {
     bool int8;
 
-    // The scale of a group whose largest number has this size. NaN stays.
+    // The scale of a group whose largest |x| is this. Keeps NaN.
     __device__ __forceinline__ float scale(float largest) const {
         const float found = largest / (int8 ? 127.0f : 448.0f);
         return found < LEAST_SCALE ? LEAST_SCALE : found;

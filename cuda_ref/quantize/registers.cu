@@ -1,6 +1,6 @@
 // scale = max |x| / 448 (int8: 127) over a group, at least 2^-126; code = x / scale, rounded to nearest
 //
-// Adds registers to quantize.cu: loads of 16 bytes, each number is read once and waits in registers for its scale.
+// Adds loads of 16 bytes to quantize.cu. Each number is read once and waits in registers for its scale.
 // Groups of 128 columns: a block takes a tile of 128 columns, whose groups are its rows, or the whole tile. Rows: as in
 // rms_norm/registers.cu; rows that the threads of a block cannot hold are read twice.
 #include "common/rows.cuh"
@@ -8,7 +8,7 @@
 
 constexpr int TILE_THREADS = 256, COLUMNS = 128;
 
-// Stores the codes of a pack's `count` first numbers. ALIGNED: there are LANES, at an address that is a multiple of it.
+// Stores the codes of the first `count` numbers of a pack. ALIGNED: of all LANES, at a multiple of LANES bytes.
 template <typename T, bool ALIGNED>
 __device__ __forceinline__ void store_codes(uint8_t* to, const uint4& words, Codes kind, float inverse, int count) {
     constexpr int LANES = 16 / sizeof(T);
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_codes(uint8_t* to, const uint4& words, Cod
     }
 }
 
-// The size of the largest number of a thread's part of a row.
+// The largest |x| of a thread's part of a row.
 template <typename R>
 __device__ __forceinline__ float largest_of(const R& part, float before = 0.0f) {
     unsigned size = __float_as_uint(before);

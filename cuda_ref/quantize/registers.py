@@ -1,5 +1,4 @@
-"""Codes of 8 bits with a scale for each group in CUDA: adds 16-byte loads, and one read of each number, to the plain
-kernel."""
+"""Codes of 8 bits with a scale for each group in CUDA: adds 16-byte loads; each number is read once."""
 
 import torch
 from jaxtyping import Float
@@ -18,7 +17,7 @@ def quantize(x: Float[Tensor, "M N"], *, group: str = "row", to: str = "float8_e
     """(codes, scales): scale = max |x| / 448 (int8: 127) of a group, at least 2^-126; code = x / scale, rounded.
 
     Shapes: x (M, N), any strides; the results are contiguous. A group is a row, 128 columns of it, or 128 x 128.
-    Dtypes: float32, float16, bfloat16; float32 inside. int8 has 0 for NaN.
+    Dtypes: float32, float16, bfloat16; float32 inside. NaN becomes 0 in int8.
     Tail: elements beyond the last count as 0. Rows that do not begin and end at multiples of 16 bytes are read element
     by element; rows beyond 128 KiB are read twice. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.

@@ -1,4 +1,4 @@
-"""Attention over a split sequence in CUDA: one launch a rank's keys, in the order in which they arrive."""
+"""Attention over a split sequence in CUDA: one launch for each rank's keys, in the order in which they arrive."""
 
 import torch
 import torch.distributed as dist
@@ -20,14 +20,14 @@ def ring_attention(
     group: dist.ProcessGroup,
     causal: bool = False,
 ) -> Float[Tensor, "B H S D"]:
-    """Rows of this rank of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
+    """This rank's rows of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
 
     This rank's own keys come first; each launch hides the copy of the next rank's keys and values.
 
-    Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same on all ranks, D up to 256, any strides; query head h reads
-    key head h // (H // H_kv). The output is contiguous.
+    Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same shapes on all ranks, D up to 256, any strides; query head
+    h reads key head h // (H // H_kv). The output is contiguous.
     Causal: the first S // 2 rows of all ranks come first, in their order, then the other rows in reverse order of the
-    ranks, so that all ranks have as many pairs of a query and a visible key.
+    ranks, so that all ranks have the same number of pairs of a query and a visible key.
     Dtypes: float32, float16, bfloat16; scores, softmax and sums in float32 without tensor cores, rounded once.
     Devices: GPUs that reach each other's memory; on a CPU processes share memory.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for D above 256, more than 2^30 queries and more

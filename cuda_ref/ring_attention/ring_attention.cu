@@ -1,12 +1,12 @@
 // out[b, h, i] = sum over j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j], for the keys j of all
 // ranks and this rank's queries i, with h_kv = h // (H // H_kv)
 //
-// A launch adds the keys of one rank to the sums of attention/attention.cu: the largest score so far (m), the sum of
+// A launch adds the keys of one rank to the running sums of attention/attention.cu: the largest score (m), the sum of
 // exp(score - m) (l), and the sum of exp(score - m) * v (acc). Between launches the sums of a query wait in memory, in
 // float32; the last launch divides. While a launch runs, the keys of the next rank are copied.
 //
 // Causal shares are balanced (zigzag): the first `half` rows of a rank begin at one place of the whole sequence, the
-// others at another. Eight lanes compute one query, where attention.cu has four: the sums of D = 256 then stay in
+// others at another. Eight lanes compute one query, not four as in attention.cu, so that the sums of D = 256 stay in
 // registers.
 //
 // Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023 (arXiv 2310.01889).

@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, in a ring: sums travel on while their next term is computed."""
+"""The product with K split over the ranks, in a ring: a sum is sent on while its next term is computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def matmul_reduce_scatter(
 ) -> Float[Array, "M N"]:
     """The sum of x w along the mesh axis `group`: device r gets the rows from r M on. Call this inside shard_map.
 
-    The rows of device r start on device r + 1, and end on r. float32, float16 or bfloat16; each sum is rounded.
+    The sum of device r's rows starts on device r + 1 and ends on r. float32, float16 or bfloat16; each sum is rounded.
     Precision: see jax_impls.matmul. Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for
     "tf32" without a GPU and for K = 0.
     Source: the collective matmul of "Overlap Communication with Dependent Computation via Decomposition in Large Deep

@@ -20,7 +20,7 @@ def ring_attention(
     group: str,
     causal: bool = False,
 ) -> Float[Array, "B H S D"]:
-    """Rows of this device of the attention over the sequence of all devices along the mesh axis `group`.
+    """This device's rows of attention over the sequence of all devices along the mesh axis `group`.
 
     Causal: the first S // 2 rows of all devices come first, in their order, then the other rows in reverse order of the
     devices. float32, float16 or bfloat16; scores, softmax and sums in float32. Call this inside shard_map.

@@ -12,7 +12,7 @@ from jax_impls._runtime.contract import working
 
 
 class Sums(NamedTuple):
-    """Sums over keys of one head group: relative to the largest score `m`, in float32."""
+    """Sums over keys, in float32, relative to the largest score `m`."""
 
     m: Float[Array, "B H_kv G S 1"]
     l: Float[Array, "B H_kv G S 1"]  # noqa: E741 (the field's name for it)
@@ -40,7 +40,7 @@ def attended(
     kv: Float[Array, "2 B H_kv S_k D"],
     visible: Array | None,
 ) -> Sums:
-    """The sums of q over the keys and values kv. visible: (S, S_k), None for all."""
+    """The sums of q over the keys and values kv. visible: the mask (S, S_k); None if every key is visible."""
     B, H, S, D = q.shape
     k, v = kv
     H_kv = k.shape[1]
@@ -58,6 +58,6 @@ def attended(
 
 
 def seen(q_positions: Array, k_positions: Array) -> Array:
-    """(S, S_k): which keys each query sees under the causal mask."""
+    """True where a query sees a key under the causal mask, (S, S_k)."""
     visible: Array = q_positions[:, None] >= k_positions[None, :]
     return visible

@@ -1,4 +1,4 @@
-"""Attention over a split sequence in a ring: keys and values travel on while those here are used."""
+"""Attention over a split sequence in a ring: keys and values are sent on while they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ring_attention(
     group: str,
     causal: bool = False,
 ) -> Float[Array, "B H S D"]:
-    """Rows of this device of the attention over the sequence of all devices along the mesh axis `group`.
+    """This device's rows of attention over the sequence of all devices along the mesh axis `group`.
 
     Sequence, dtypes and errors: those of the plain line. Sums of blocks are merged in float32.
     Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023; balanced shares: W.

@@ -15,7 +15,7 @@ from .operands import FLOAT64, Array, check_arrays, check_dims, check_shape, dty
 
 ACTIVATIONS = ("silu", "gelu_tanh")
 LARGEST_CODE = {"float8_e4m3fn": 448.0, "int8": 127.0}
-"""Types of codes, with the code of the largest number of a group."""
+"""Types of codes, each with its largest code: that of the largest number of a group."""
 LEAST_SCALE = 2.0**-126
 """The smallest scale of a group: the smallest normal number of float32."""
 
@@ -160,7 +160,7 @@ def check_split_matmul(x: Array, w: Array, ranks: int, *, precision: str) -> tup
     """
     rows, N, K = check_matmul(x, w, precision=precision)
     if rows % ranks:
-        raise ValueError(f"matmul_reduce_scatter: x has rows for {ranks} ranks, a multiple of {ranks}; got {rows}")
+        raise ValueError(f"matmul_reduce_scatter: the rows of x must be a multiple of {ranks} ranks; got {rows}")
     return rows // ranks, N, K
 
 
@@ -216,7 +216,7 @@ def check_ring_attention(q: Array, k: Array, v: Array) -> tuple[int, int, int, i
     """
     B, H, H_kv, S, S_k, D = _check_heads("ring_attention", q, k, v)
     if S_k != S:
-        raise ValueError(f"ring_attention: q, k and v must have as many rows; got S={S} of q and {S_k} of k")
+        raise ValueError(f"ring_attention: q, k and v must have the same number of rows; got {S} of q and {S_k} of k")
     check_arrays("ring_attention", {"q": q, "k": k, "v": v})
     return B, H, H_kv, S, D
 

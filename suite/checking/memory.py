@@ -134,7 +134,7 @@ def copies_with_layout(
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
     """Return all of the storage behind `tensor` as a vector of the widest integers that divide its size.
 
-    Where slices lie far apart (`suite/problem/far.py`), return those alone.
+    If slices lie far apart (`suite/problem/far.py`), return only these.
     """
     slices = far.slices(tensor)
     if slices is not None:
@@ -157,7 +157,7 @@ def copies_with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ..
 
 
 def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements between the guard bands of a storage as a vector; of far slices those alone."""
+    """Return the elements between the guard bands of a storage as a vector; with far slices only these."""
     slices = far.slices(tensor)
     if slices is not None:
         return slices

@@ -1,4 +1,4 @@
-"""`python -m suite cluster start`: what starts a Dask cluster for `compare --cluster`."""
+"""`python -m suite cluster start`: starts a Dask cluster for `compare --cluster`, or prints how to start one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start(
     ] = 0,
     insecure: InsecureOption = False,
 ) -> None:
-    """Make the certificates, then run a cluster here, or print what starts one with other tools.
+    """Make the certificates, then run a cluster here, or print the command or file that starts one with other tools.
 
     All hosts need the suite at the same path and the folder of the certificates: ~/.kernel-suite/cluster, or the one
     that KERNEL_SUITE_CLUSTER names.

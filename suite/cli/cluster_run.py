@@ -1,4 +1,4 @@
-"""The part of `compare --cluster` that comes before the plan: what it refuses, and the devices that it finds."""
+"""Checks the options of `compare --cluster`, finds its devices, and drops the jobs that it cannot run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def surveyed(parameters: Mapping[str, Any]) -> Survey | None:
 def for_cluster(
     jobs: Sequence[Job], options: Options, survey: Survey, remark: Callable[[str], None]
 ) -> tuple[list[Job], Options]:
-    """The jobs and options as far as a cluster can run them. Raises `UsageError` if nothing is left."""
+    """The jobs that a cluster can run, and options for them. Raises `UsageError` if no job is left."""
     if survey.devices > survey.hosts and options.device.type == "cpu" and options.timed:
         raise UsageError("--cluster: processes that share a host's cores disturb each other's times; add --no-time")
     if options.host is not None:

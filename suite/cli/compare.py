@@ -154,7 +154,7 @@ def compare(
 
 
 def _where(parameters: Mapping[str, Any], device: str | None) -> tuple[Device, Survey | None]:
-    """The device of the run, and the cluster that has it if `--cluster` is given."""
+    """The device of the run, and with `--cluster` the devices of the cluster."""
     survey = surveyed(parameters)
     return (resolve(device), None) if survey is None else (survey.device, survey)
 
@@ -219,7 +219,7 @@ def _own_file(
 
 
 def _output(given: Mapping[str, Any]) -> Output:
-    """How the rows are shown."""
+    """The output options of the command line."""
     from suite.results.render import View
 
     view = View(split(given["columns"]), given["sort"], given["wide"], given["baseline"], counts=given["count"])

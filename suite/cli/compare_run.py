@@ -49,7 +49,7 @@ def run_comparison(
     """Plan, run and report; with `--once`, make that call alone.
 
     `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
-    kind. `out` is the folder of the results; None makes a new folder for the run. `cluster` runs the cases, if given.
+    kind. `out` is the folder of the results; None makes a new folder for the run. `cluster` runs the cases.
     """
     from suite import hardware
     from suite.results.resume import settings

@@ -30,8 +30,8 @@ TokensOption = Annotated[
     typer.Option(
         "--tokens",
         metavar="LIST",
-        help=f"New tokens of --model's layer; 1@8192: the last of 8192. Default: {','.join(DEFAULT_TOKENS)}, "
-        f"each the last of at least {DEFAULT_LENGTH}.",
+        help=f"Numbers of new tokens for --model; 1@8192 is the last one of 8192. Default: {','.join(DEFAULT_TOKENS)}, "
+        f"in a sequence of at least {DEFAULT_LENGTH}.",
     ),
 ]
 
@@ -39,12 +39,12 @@ TokensOption = Annotated[
 def layers_of(model: Path | None, tokens: list[str] | None) -> tuple[Workload, ...]:
     """A layer of `model` for each entry of `--tokens`. Empty without a model.
 
-    An encoder has no cache, so that all tokens of its sequence are new.
-    Raises `UsageError` for a file that is no known configuration, and for numbers that are none or contradict it.
+    An encoder has no cache, so all tokens of its sequence are new.
+    Raises `UsageError` for a file that is no known configuration, and for entries that are no numbers or contradict it.
     """
     if model is None:
         if tokens is not None:
-            raise UsageError("--tokens is of --model, which was not given; e.g. --model config.json")
+            raise UsageError("--tokens needs --model, which was not given; e.g. --model config.json")
         return ()
     from suite.models.config import is_causal, workload
 

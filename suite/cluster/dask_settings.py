@@ -41,7 +41,7 @@ def folder() -> Path:
 def make_certificate() -> Path:
     """Make the certificate, its key and `dask.yaml` in `folder()`, unless there is a valid one. Returns the folder.
 
-    The certificate is its own authority, and all hosts have the same: whoever has the key belongs to the cluster.
+    The certificate is self-signed and the same on all hosts: access to the key is access to the cluster.
     """
     where = folder()
     certificate, key = where / "certificate.pem", where / "key.pem"

@@ -19,7 +19,7 @@ from suite.cluster.station import Station
 from suite.hardware.threads import THREAD_VARIABLES
 
 FIXED = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", *THREAD_VARIABLES)
-"""Environment variables of a worker that Dask must not replace by its own."""
+"""Environment variables of a worker that Dask must not overwrite."""
 DEATH_TIMEOUT_S = 300
 """Time for a worker to start, and to look for a scheduler that is not there."""
 
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Internal: started by dask ssh, srun or Kubernetes, once a host.")
     parser.add_argument("address")
     parser.add_argument("--host", help="the name or address of this host that the scheduler reaches")
-    parser.add_argument("--workers", type=int, help="so many of its GPUs; without a GPU, processes on the CPU")
+    parser.add_argument("--workers", type=int, help="number of GPUs to use; without a GPU, of processes on the CPU")
     parser.add_argument("--insecure", action="store_true")
     for name in ("--nthreads", "--memory-limit"):  # dask ssh gives them; both are fixed here
         parser.add_argument(name, help=argparse.SUPPRESS)

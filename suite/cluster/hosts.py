@@ -1,4 +1,4 @@
-"""The submitting side's view of a Dask cluster: its devices, and the one model of them that a run uses."""
+"""A Dask cluster as the submitting host sees it: its devices, and those of the one model that a run uses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connected(address: str) -> Iterator[Client]:
     from distributed import Client
 
     for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # lost workers and connections are told by the rows
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # rows report lost workers and connections
     try:
         client = Client(address, security=dask_settings.security(address), timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -44,9 +44,9 @@ def connected(address: str) -> Iterator[Client]:
 
 
 def places(client: Client, code: str, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
-    """The device of each worker by its address, or the reason why it takes no cases. None of one that just ends.
+    """The device of each worker by its address, or the reason why it takes no cases.
 
-    `code` is the digest of the code of this host.
+    A worker that is ending has no entry. `code` is the digest of the code of this host.
     """
     from suite.cluster import station
 
@@ -69,7 +69,7 @@ class Survey:
     address: str
     device: Device
     memory_bytes: int | None
-    """The least free memory of any of them."""
+    """The smallest free memory of the devices."""
     environment: dict[str, Any]
     """The environment record of one of them."""
     devices: int
@@ -77,9 +77,9 @@ class Survey:
 
 
 def survey(address: str, model: str | None, commit: str) -> Survey:
-    """The devices of the cluster at `address`: those of `model`, as `--device` names it. None: the only model.
+    """The devices of one model in the cluster at `address`. `model` is the value of `--device`; None: the only model.
 
-    Raises `UsageError` if there are none, or of several models.
+    Raises `UsageError` if there are no such devices, or several models.
     """
     from suite.cluster import station
 

@@ -1,4 +1,4 @@
-"""What starts a cluster: here, or by tools that the hosts have."""
+"""Starts a cluster here, and writes commands and files that start one with tools of other hosts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _compare(scheduler: str) -> str:
 
 
 def slurm() -> str:
-    """A batch script: the scheduler on the first node, and one process on each, which starts a worker for each GPU."""
+    """A batch script: the scheduler on the first node, and on each node a process that starts a worker for each GPU."""
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in _environment().items())
     python = shlex.quote(sys.executable)
     return f"""#!/bin/bash

@@ -102,7 +102,7 @@ class Place:
     code: str
     """Digest of the code that it runs."""
     versions: str
-    """Python and the packages that affect a row."""
+    """Versions of Python and of the packages that affect a row."""
 
     @property
     def where(self) -> str:

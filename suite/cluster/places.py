@@ -43,9 +43,9 @@ def environments(device: Device, devices: int) -> Sequence[dict[str, str]]:
 
 
 def of_this_host(most: int | None) -> list[tuple[str, dict[str, str]]]:
-    """The model and the environment of a process for each visible GPU, of any model, `most` at most.
+    """The device's model and the environment of a process for each visible GPU, at most `most`; None: all.
 
-    Without a GPU, of `most` processes on the CPU; None: one.
+    Without a GPU: of `most` processes on the CPU; None: of one.
     """
     gpus = hardware.devices()
     if not gpus:

@@ -1,4 +1,4 @@
-"""compare() for the devices of a Dask cluster, of any number of hosts: a Dask task is a case on one device."""
+"""compare() on the devices of a Dask cluster of any number of hosts. A Dask task is one case on one device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOOK_S = 1.0
 RESULT_S = 10.0
 """Time to fetch rows. They are computed again if their worker is lost in between (distributed#7870)."""
 ALONE_S = 180.0
-"""A run without a worker ends after this time."""
+"""Time without a worker after which a run ends."""
 GO_ON = "the same command with --resume goes on"
 
 
@@ -44,7 +44,7 @@ def compare(
     *,
     address: str,
 ) -> list[Row]:
-    """Check and time every implementation of `jobs` on the devices of the cluster at `address` of the run's model.
+    """Check and time every implementation of `jobs` on the devices of the run's model in the cluster at `address`.
 
     The rows are in the order of the plan. Raises `WorkerError` if the cluster is lost.
     """
@@ -56,7 +56,7 @@ def compare(
 
 @dataclass
 class Seat:
-    """A worker of the run. Another one takes its place when it is restarted."""
+    """A worker of the run. A restarted worker has another seat."""
 
     place: Place
     groups: set[Group]
@@ -66,9 +66,9 @@ class Seat:
 
 
 class Submission:
-    """The tasks of a run in a cluster. Each worker has one at a time: Dask blames all tasks that a lost worker had.
+    """The tasks of a run in a cluster. Each worker has one at a time: Dask counts a lost worker against all its tasks.
 
-    Dask's own queue does not hold back tasks that are bound to a resource or a worker, whatever `worker-saturation`.
+    Dask's own queue does not hold back tasks that are bound to a resource or a worker, whatever `worker-saturation` is.
     """
 
     def __init__(self, client: Client, options: Options, ledger: Ledger) -> None:
@@ -81,7 +81,7 @@ class Submission:
         self._submitted = 0
         self._seats: dict[str, Seat] = {}
         self._described: set[str] = set()
-        """Workers that have said which device they have."""
+        """Workers whose device is known."""
         self._refused: set[str] = set()
         """Reasons why workers take no cases."""
         self._busy: set[str] = set()
@@ -89,7 +89,7 @@ class Submission:
         self._gone: set[str] = set()
         """Workers with a task that were missing when last looked for."""
         self._deaths = Counter[str]()
-        """Tasks that a place has lost one after the other."""
+        """Tasks that each worker, by its name, has lost one after the other."""
         self._how = ""
         """The reason of the last loss."""
         self._done: SimpleQueue[Future] = SimpleQueue()
@@ -131,7 +131,7 @@ class Submission:
         self._check_alone()
 
     def _leave(self, address: str) -> None:
-        """Forget a worker that has gone. Its task never began if Dask does not say within LOOK_S that it was lost."""
+        """Forget a worker that has gone. Its task never began, unless Dask reports it lost within LOOK_S."""
         seat = self._seats[address]
         if seat.task is not None and address not in self._gone:
             self._gone.add(address)
@@ -175,7 +175,7 @@ class Submission:
             self._ledger.step(task.number, 0, f"running on {seat.place.where}")
 
     def _hear(self, future: Future) -> None:
-        """Take the rows of a finished task. Dask forgets it, so that the loss of its worker does not run it again."""
+        """Take the rows of a finished task. Dask then forgets it, and does not run it again if its worker is lost."""
         address = next((address for address, seat in self._seats.items() if seat.future is future), None)
         if address is None:
             return

@@ -1,4 +1,4 @@
-"""Inside a Dask worker: the device that it stands for, and the process that takes cases for this device.
+"""The part of a run inside a Dask worker: its device, and the process that runs cases on this device.
 
 The functions are called by name from the submitting process. They take and return JSON texts of `messages.py`.
 """
@@ -51,7 +51,7 @@ class Station(WorkerPlugin):  # type: ignore[misc]
         self.stop()
 
     def place(self) -> Place:
-        """A description of the device."""
+        """Describe the device."""
         device = resolve(None)
         gpu = hardware.uuid() if device.type == "cuda" else ""
         versions = [f"python {platform.python_version()}"]
@@ -61,7 +61,7 @@ class Station(WorkerPlugin):  # type: ignore[misc]
         return Place(self._worker, platform.node(), gpu, device, share, code_digest(), ", ".join(versions))
 
     def run(self, setup: Setup, task: Task) -> Finished | Lost:
-        """All rows of a task, from a process that later tasks with the same `setup` use too."""
+        """Run a task in a process that later tasks with the same `setup` use too."""
         self._running = True
         try:
             lane = self._lane_with(setup)
@@ -87,7 +87,7 @@ class Station(WorkerPlugin):  # type: ignore[misc]
         return self._lane
 
     def stop(self, run: str | None = None) -> None:
-        """End the process, if it is of this run. The task that it runs is lost."""
+        """End the process if it belongs to this run; None: any run. Its task is lost."""
         if self._setup is None or run not in (None, self._setup.run):
             return
         if self._running and self._lane is not None:
@@ -107,7 +107,7 @@ def _station(worker: Worker) -> Station:
 
 
 def run(setup: str, task: str) -> str:
-    """The rows of a task, as `Finished` or `Lost`: the task that Dask knows."""
+    """Run a task and return `Finished` with its rows, or `Lost`. This is the function of each Dask task."""
     its_setup, its_task = decode(setup), decode(task)
     assert isinstance(its_setup, Setup)
     assert isinstance(its_task, Task)

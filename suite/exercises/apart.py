@@ -21,9 +21,9 @@ from suite.hardware.threads import thread_settings
 from suite.processes.child import environment_with_suite
 
 LIMIT_S = 30.0
-"""Processor time allowed for a file: neither the compiler's nor that of other programs on a busy machine."""
+"""Processor time allowed for a file. That of the compiler and of other programs does not count."""
 WAIT_S = 600.0
-"""Time allowed for a file by the clock: ends one that waits and computes nothing."""
+"""Wall time allowed for a file: ends one that waits without computing."""
 ENVIRONMENT = {**os.environ, **thread_settings()}
 Asked = tuple[Exercise, Path]
 

@@ -43,7 +43,7 @@ HINTS = (
     (r"race: ", "two threads touch the same shared memory and no barrier orders them: which thread waits for which?"),
     (
         r"\b(?:reads|writes|loads|stores) (?:index|byte) ",
-        "an offset is wrong, or what lies beyond the end is not left out:",
+        "an offset is wrong, or elements beyond the end are not skipped:",
     ),
     (
         r"'int' object is not iterable|Unsupported ptr type|cannot cast \[",
@@ -68,8 +68,8 @@ HINTS = (
     ),
     (r"wrote outside|inputs changed", "a store goes to a place that is not this thread's or program's"),
 )
-"""Help by the kind of fault: the first whose pattern the reason has. Other faults get the exercise's own hint, which
-also continues a text that ends with a colon."""
+"""Hints by kind of fault: the first whose pattern the reason has. The exercise's own hint follows a text that ends with
+a colon, and is the hint for all other faults."""
 
 
 def hint_for(reason: str, exercise: Exercise) -> str:
@@ -79,7 +79,7 @@ def hint_for(reason: str, exercise: Exercise) -> str:
 
 
 def first_message(reason: str) -> str:
-    """The reason, or of a compiler's messages the first error, without the code that it quotes."""
+    """The reason. Of a compiler's messages it keeps the first error, without the code that it quotes."""
     found = re.search(r"\S+:\d+:\d+: error: (?:(?! \d+ \| ).)*", reason)
     return f"does not compile: {found[0]}" if found and reason.startswith("BuildError") else reason
 

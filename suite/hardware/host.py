@@ -92,7 +92,7 @@ def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
 
 
 def cpu_cache_bytes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Size of the last-level cache in bytes: what the environment says, else what the system reports."""
+    """Size of the last-level cache in bytes: from the environment variable, or as the system reports it."""
     given = os.environ.get(CACHE_VARIABLE)
     if given is not None:
         if not given.isdecimal() or not int(given):

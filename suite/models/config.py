@@ -76,7 +76,7 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
 
 
 def is_causal(path: Path) -> bool:
-    """True if the tokens of this model see no later ones, so that keys and values are cached. Raises as `workload`."""
+    """True if the tokens of this model see no later ones, so that keys and values are cached. Errors: as `workload`."""
     return _kind(path, _config(path)).causal
 
 

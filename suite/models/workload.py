@@ -99,7 +99,7 @@ class Workload:
 def kept_in(environment: Mapping[str, Any]) -> list[Workload]:
     """The workloads that an environment record names. Raises `UsageError` for a damaged record.
 
-    A record of before several could run at once has a single one, under `workload`.
+    An older record has a single one, under `workload`.
     """
     single = environment.get("workload")
     documents = environment.get("workloads", [] if single is None else [single])

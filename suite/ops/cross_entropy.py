@@ -1,4 +1,4 @@
-"""cross_entropy: the loss of each token against its target, and the gradient of the mean loss by the logits."""
+"""cross_entropy: the loss of each token, and the gradient of the mean loss with respect to the logits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALLEST = 2.0 ** MIN_EXPONENT["float32"]
 def some_targets(x: torch.Tensor, columns: int, ignore_index: int, source: torch.Generator) -> torch.Tensor:
     """Draw a column for each row of x, or `ignore_index` for some rows; for all rows if there are no columns.
 
-    Rows with NaN or infinities count: in an ignored one, libraries multiply them by 0.
+    Rows with NaN or infinities are never ignored: libraries multiply the numbers of an ignored row by 0.
     """
     rows = len(x)
     drawn = torch.randint(max(columns, 1), (rows,), generator=source, device=source.device)
@@ -80,7 +80,7 @@ class Losses:
     def gradient_error(self) -> torch.Tensor:
         """Return the largest error of the gradient: of the probability, of the target's share, and of their difference.
 
-        The gradient by way of autograd multiplies the probability by a sum of all shares.
+        Autograd computes the gradient as the probability times the sum of all shares, minus the share.
         """
         error = (self.relative + 3.0 * U) * self.probability + self.expected * (3.0 * U) + SMALLEST
         return error.masked_fill_(~self.counted[:, None], 0.0)
@@ -136,7 +136,7 @@ def mean_error(z: torch.Tensor, below: torch.Tensor, count: int) -> torch.Tensor
 
 
 def gradient_noise(found: Losses, z: torch.Tensor, mean_of: float, rows: int) -> Noise:
-    """Return the noise of the gradients: those of a row have the error of one sum of exponentials."""
+    """Return the noise of the gradients. The gradients of a row share the error of its sum of exponentials."""
     at = sample(tuple(z.shape), z.device)
     distance = distances(z)
     mean = (found.probability * distance).sum(dim=1)[at[0]]

@@ -35,8 +35,9 @@ class OverRanks:
         self.total += of_rank
 
     def limit(self, terms: int, count: int, case: Case, *, products: bool) -> torch.Tensor:
-        """Return the bound: that of one sum of all terms, with partial sums up to `sizes`; and 2 (ranks - 1) roundings
-        but for the last, of the ranks' sums and of the sums of these."""
+        """Return the bound of one sum of all terms, with partial sums up to `sizes`, and of 2 (ranks - 1) roundings: of
+        the ranks' sums and of their partial sums. The bound of one sum has the last rounding.
+        """
         bound = replace(self.total, value=self.sizes).limit(terms, count, case, products=products)
         u = unit_roundoff(case.dtype)
         return bound + MARGIN * (case.ranks - 1) * (u * self.sizes + 2.0 * half_smallest(case.dtype))

@@ -40,7 +40,7 @@ def with_target(fixed: int | None = None) -> numbers.Values:
 
 @dataclass
 class Rows:
-    """What the gradients of a row's logits share, (rows, 1) each, float64.
+    """Values that the gradients of a row's logits share, (rows, 1) each, float64.
 
     highest, log_sum: the largest logit m, and log S with S = sum exp(z - m). relative: the error of S in float32.
     shift, variance: the systematic error of log S by the errors of the logits, and its variance. share: of a row in the
@@ -74,7 +74,7 @@ def times(p: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
 
 
 def rows_of(z: Logits, share: torch.Tensor, count: int) -> Rows:
-    """Return what the gradients of whole rows of logits share. An error e of a logit changes log S by p e."""
+    """Return the shared values of whole rows of logits. An error e of a logit changes log S by p e."""
     highest = z.z.amax(dim=1, keepdim=True)
     log_sum = torch.exp(z.z - highest).sum(dim=1, keepdim=True).log()
     p = torch.softmax(z.z, dim=1)
@@ -112,7 +112,7 @@ def derivative(z: Logits, rows: Rows, target: torch.Tensor, first: int, case: Ca
 
 
 def with_common_error(sums: Sum, weighted: torch.Tensor, rows: Rows) -> Sum:
-    """Add the variance that the errors of log S give dx: they are a factor of the sums of p W, `weighted`."""
+    """Add the variance of dx by the errors of log S, which are a factor of the sums of p W, `weighted`."""
     variance = sums.variance + weighted.square() * rows.variance * (2.0 * rows.share.square())
     return replace(sums, variance=variance)
 

@@ -1,4 +1,4 @@
-"""matmul_reduce_scatter: C = this rank's rows of X W, where K is split over the ranks; x (ranks M, K), w (K, N)."""
+"""matmul_reduce_scatter: this rank's rows of X W, where K is split over the ranks; x (ranks M, K), w (K, N)."""
 
 from __future__ import annotations
 
@@ -79,9 +79,10 @@ class MatmulReduceScatter(RankedOperation):
     def truth_of_rank(self, shards: Sequence[Shard], rank: int, case: Case) -> Iterator[Truth]:
         """Yield pieces of the sum of all ranks' products, with the rows of `rank`.
 
-        A product may be rounded to the case's dtype on its rank, and so may each sum of two or more: each of these
-        2 (ranks - 1) roundings, but for the last, is at most u times the sizes of the ranks' products that it has.
-        All ranks' products together have the errors of one product of ranks K terms, with partial sums up to `sizes`.
+        Each rank's product may be rounded to the case's dtype, and so may each partial sum of them. Without the last
+        one, which `matmul_limit` has, these are 2 (ranks - 1) roundings, each at most u times the sizes of the products
+        that it covers. All products together have the errors of one product of ranks K terms, with partial sums up to
+        `sizes`.
         """
         m, n, k = case.shape
         mine = slice(rank * m, (rank + 1) * m)

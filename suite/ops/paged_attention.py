@@ -85,8 +85,8 @@ class PagedAttention(Operation):
         TellingCase("one_slot", (3, 4, 2, 2, 33, 64, 1), options={"lengths": "ragged"}),
         TellingCase("many_sequences", (67, 2, 1, 1, 20, 64, 16), options={"lengths": "ragged"}, first=False),
     )
-    # The values of the last keys are hidden from some of two queries: products with 0 may give NaN there. The table and
-    # the lengths have no such numbers.
+    # With two queries the last key is hidden from one of them, and a product of its value with 0 may give NaN. The
+    # table and the lengths are integers.
     untold: tuple[str, ...] = (
         "subnormal@", "infinity@2", "nan@2", *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (3, 4)),
     )  # fmt: skip

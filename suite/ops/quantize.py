@@ -21,7 +21,7 @@ from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 LARGEST = {"float8_e4m3fn": 448.0, "int8": 127.0}
-"""The largest code of each type, that of the largest number of a group."""
+"""The largest code of each type: the code of the largest number of a group."""
 LEAST_SCALE = 2.0**-126
 """The smallest normal number of float32: the scale of a group of zeros, and of numbers so small that their own scale
 would be subnormal."""
@@ -32,7 +32,7 @@ QUOTIENT_ROUNDINGS = 2.0 * DIVISION_ROUNDINGS + 1.0
 """Largest relative error of x / scale before it is rounded to a code: of the scale, of its reciprocal, of the product.
 """
 NEIGHBOURS = 0.5 * MARGIN
-"""Bound around the middle between two codes, in distances of codes: both are right, and no third one."""
+"""Bound around the middle between two codes, in distances of codes: it admits both and no third code."""
 ODD = (9, 264)
 """Shape of most families: the last group is a part of one."""
 
@@ -49,7 +49,7 @@ def scales_shape(case: Case) -> Shape:
 
 
 def largest_of_groups(x: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """Return the largest size of each group of a matrix; NaN is larger than all numbers."""
+    """Return the largest |x| of each group of a matrix; NaN is larger than all numbers."""
     m, n = x.shape
     padded = torch.nn.functional.pad(x.abs(), (0, -n % columns, 0, -m % rows))
     return padded.view(cdiv(m, rows), rows, cdiv(n, columns), columns).amax(dim=(1, 3))
@@ -116,7 +116,7 @@ class Quantize(Operation):
     is_square = True
     outputs = ("codes", "scales")
     options = (
-        Option("group", ("row", "128", "128x128"), "what shares a scale: a row, 128 columns of it, 128 x 128", True),
+        Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 17, 2))

@@ -18,7 +18,7 @@ REACH = 2**31
 MOST_SLICES = 512
 """Longest axis whose slices are placed apart: each takes pages of its own."""
 GAP = 2**20
-"""Elements between two slices from which on they are copied one by one."""
+"""Least gap between slices that are copied one by one, in elements."""
 ALIGNMENT = 64
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
@@ -36,7 +36,7 @@ def is_cheap(device_type: str) -> bool:
 
 
 def place(operand: torch.Tensor, axis: int) -> torch.Tensor:
-    """Place the slices of an axis far apart, each dense. Keeps an operand without such an axis, or with a long one."""
+    """Place the slices of an axis far apart, each dense. Keeps an operand whose axis is missing or too long."""
     if axis >= operand.ndim or not 1 < operand.shape[axis] <= MOST_SLICES or not operand.numel():
         return operand
     size, inner = operand.shape[axis], operand.numel() // operand.shape[axis]
@@ -82,8 +82,9 @@ def memory_like(tensor: torch.Tensor, nbytes: int) -> torch.Tensor:
 
 
 def layouts(axes: Sequence[int], word: str) -> list[str]:
-    """Return layouts in which all operands have an axis of far slices, each of their axes once; first one that keeps
-    the last axis of each operand dense.
+    """Return layouts in which every operand has an axis of far slices. Each axis has its turn.
+
+    The first layout keeps the last axis of each operand dense.
 
     axes: the number of axes of each operand. word: begins the name of the layout of an operand; its axis follows.
     """

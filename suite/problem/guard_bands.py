@@ -16,7 +16,7 @@ PATTERN = 0xFF
 
 
 def copy_between_bands(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy the bytes of the tensor's storage to new memory between two bands; of far slices those alone."""
+    """Copy the bytes of the tensor's storage to new memory between two bands; between far slices nothing is copied."""
     storage = tensor.untyped_storage()
     given = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
     block = far.memory_like(tensor, len(given) + 2 * BAND_BYTES)

@@ -148,7 +148,7 @@ def layers_of(workloads: Sequence[Workload], rows: Sequence[Row]) -> list[Layer]
 
 
 def _fastest(entries: Sequence[Entry]) -> Entry | None:
-    """The fastest entry, noisy or not: by one rule, no choice within a layer can be faster than the fastest."""
+    """The fastest entry, noisy or not, so that no choice of a layer is faster than the fastest of each shape."""
     return min(entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
 
 

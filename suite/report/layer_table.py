@@ -31,7 +31,7 @@ def layer_tables(layers: Sequence[Layer], width: int) -> list[Text | str]:
 
 
 def _times(layers: Sequence[Layer]) -> list[Field]:
-    """The time of the layer by choice. A cell is empty if the choice lacks a part."""
+    """The time of the layer by choice. A cell is empty if the choice has no time for a part."""
     choices = [{each.name: each for each in layer.whole_layer} for layer in layers]
     names = list(dict.fromkeys(name for each in choices for name in each))
     columns = [

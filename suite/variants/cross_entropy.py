@@ -1,4 +1,4 @@
-"""Variants of cross_entropy: another mean, another target, another smoothing, missing columns, other digits."""
+"""Variants of cross_entropy: another mean, target or smoothing, missing columns, intermediate roundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variants of cumsum: other sums of a row, numbers that are left out where blocks meet, other digits."""
+"""Variants of cumsum: other sums of a row, blocks that are not joined, intermediate roundings."""
 
 from __future__ import annotations
 

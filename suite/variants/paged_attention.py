@@ -1,4 +1,4 @@
-"""Variants of paged_attention: other pages, slots, lengths and heads; other masks; other digits."""
+"""Variants of paged_attention: other pages, slots, lengths, heads and masks; rounded scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sequence:
     length: int
     scale: float
     shift: int = 0
-    """Keys that a query sees beyond its own; a query sees all keys if it is as large as their number."""
+    """Number of keys that a query sees beyond its own; at least S_q: all keys."""
     is_tiled: bool = False
     """Query head h reads key head h % H_kv."""
     digits: str = ""
@@ -82,7 +82,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 def _mistakes(case: Case, table: torch.Tensor, lengths: torch.Tensor) -> dict[str, Mistake]:
-    """The mistakes by their names, which complete `as if`."""
+    """The mistakes by name. A diagnosis puts `as if` before the name."""
     first, first_length, size = table[0].long(), int(lengths[0]), case["page"]
     found: dict[str, Mistake] = {
         "the pages of a sequence followed each other": lambda x: replace(

@@ -1,4 +1,4 @@
-"""Variants of quantize: another scale, other groups, codes that are rounded in another way."""
+"""Variants of quantize: another scale, other groups, another rounding of the codes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_all_tokens_of_an_encoder_are_new(tmp_path: Path) -> None:
         ("llama", "64@8", "64 new tokens are more than the 8 of the sequence"),
         ("bert", "8@64", "the model is an encoder, all its tokens are new; give 8"),
         ("mamba", "8", "model_type is 'mamba'"),
-        ("", "8", "--tokens is of --model, which was not given"),
+        ("", "8", "--tokens needs --model, which was not given"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, model_type: str, tokens: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""What starts a cluster on other hosts, its certificates, and the addresses that are refused."""
+"""Commands that start a cluster on other hosts, its certificates, and refused addresses."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_options_of_this_host_are_refused(
 
 
 class FakeClient:
-    """A cluster of an H100 and two H200, of which one has other code, with a scheduler of these settings."""
+    """A cluster of an H100 and two H200, one of which has other code, with a scheduler of these settings."""
 
     def __init__(self, allowed_failures: int = 0) -> None:
         self._allowed_failures = allowed_failures

@@ -96,7 +96,7 @@ def test_cases_of_lost_workers_run_again_and_others_run_once(
 
 
 def _answer_without_certificate(address: str) -> bytes:
-    """What the scheduler says to whom has no certificate of the cluster. It greets all others."""
+    """The answer of the scheduler to a client without the cluster's certificate. It greets all others."""
     host, port = address.removeprefix("tls://").split(":")
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The hint to a wrong file is about the kind of its fault, and never about another one."""
+"""The hint to a wrong file is about its kind of fault, never about another one."""
 
 from __future__ import annotations
 

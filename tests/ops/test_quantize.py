@@ -1,4 +1,4 @@
-"""quantize: codes are exact but where the error of a scale decides, and scales have the error of a quotient."""
+"""quantize: codes are exact unless the error of a scale decides, and scales have the error of a quotient."""
 
 from __future__ import annotations
 

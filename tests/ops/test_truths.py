@@ -67,7 +67,7 @@ def shape_of_several_blocks(op: Operation) -> tuple[int, ...]:
 
 
 def elements(op: Operation, shape: tuple[int, ...]) -> int:
-    """The elements of the output, or of the first operand if they are more: what is judged in blocks."""
+    """The number of elements of the output or of the first operand, whichever is larger. They are judged in blocks."""
     return max(math.prod(op.output_shape(op.case(shape))), math.prod(op.operands(op.case(shape))[0]))
 
 

@@ -35,7 +35,7 @@ RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positiv
 
 
 def combinations(*, every: bool, on_gpu: bool) -> list[tuple[str, str, str, str]]:
-    """The operation, family, dtype and name of the implementation of each test. Those of one problem are neighbours.
+    """The operation, family, dtype and implementation of each test. Tests of one problem are neighbours.
 
     On a GPU these are all, elsewhere a covering set of each operation, or `every` combination. The family `normal` has
     the sizes for timing, and is left out; so are other libraries' kernels, and operations over several processes, which

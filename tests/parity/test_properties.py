@@ -57,8 +57,8 @@ class Layout:
     axes: tuple[Axis, ...]
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """The values, in a view like this of an array of NaN, or of the largest integers. A repeated axis repeats its
-        first slice."""
+        """The values, in such a view of an array of NaN or of the largest integers. A repeated axis repeats its first
+        slice."""
         shape = values.shape
         if 0 in shape:
             return values

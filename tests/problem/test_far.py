@@ -1,4 +1,4 @@
-"""Operands whose elements lie 2^31 apart: they take little memory, and kernels with offsets of 32 bits fail on them."""
+"""Operands with elements 2^31 apart take little memory, and kernels with 32-bit offsets fail on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The made rows behind docs/scaling.md are as a real run has them; a simulated device gives the rows of its task."""
+"""The synthetic rows of docs/scaling.md are like those of a real run; a simulated device returns its task's rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The contract of losses: shapes, dtypes and devices of logits and targets.
 
 Each function raises ValueError for arguments that break the contract, as those of `contract.py` do. A target is
-`ignore_index`, or a column from 0 to V - 1. Any other is an error, but checking the values on a GPU would make each
-call wait for it: implementations say what becomes of such a row, and read nothing outside the logits.
+`ignore_index`, or a column from 0 to V - 1. Any other value is an error, which is not checked here, because a check on
+a GPU would make each call wait for it. Each implementation documents its result, and reads nothing outside the logits.
 
 This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
 cuda_ref/_runtime/losses.py and copy it to the others; a test compares them. Therefore it imports no framework.
@@ -39,7 +39,7 @@ def check_linear_cross_entropy(x: Array, weight: Array, target: Array) -> tuple[
 def _check_target(
     operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], target: Array, like: Array
 ) -> None:
-    """Checks a target for each row of `like`, which `given` describes as `check_shape` takes it."""
+    """Checks that there is a target for each row of `like`. given: `like`, described as `check_shape` takes it."""
     name, shape, _ = given
     check_shape(operation, given, "target", target, shape[:1])
     if dtype_name(target.dtype) not in INDICES:

@@ -1,4 +1,4 @@
-"""All ranks' rows times this rank's weight by torch's fused operator: copies over symmetric memory behind products."""
+"""All ranks' rows times this rank's weight by torch's fused operator: products hide copies over symmetric memory."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def cross_entropy(
 
     q is 1 - label_smoothing at the target, plus label_smoothing / V. Rows whose target is `ignore_index` have loss 0
     and gradient 0, and do not count.
-    float32, float16 or bfloat16, any strides, widened to float32 as training does it: in 16 bits torch would round the
+    float32, float16 or bfloat16, any strides. Logits are converted to float32 first: in 16 bits torch would round the
     logarithms of probabilities. The gradient is rounded once. Raises ValueError for other shapes and dtypes. A target
     that is no column is an IndexError of torch on a CPU, and an assertion in its kernel on a GPU.
     """

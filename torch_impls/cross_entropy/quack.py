@@ -1,4 +1,4 @@
-"""Cross entropy and its gradient by quack-kernels: its forward pass and its backward pass."""
+"""Cross entropy and its gradient by quack-kernels: its forward pass, then its backward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of all numbers up to each one of a row, by torch.cumsum."""
+"""Prefix sums of rows, by torch.cumsum."""
 
 from __future__ import annotations
 

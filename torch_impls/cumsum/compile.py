@@ -1,4 +1,4 @@
-"""Sums of all numbers up to each one of a row, compiled by torch.compile."""
+"""Prefix sums of rows, compiled by torch.compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, by torch: first the products, then NCCL's sums."""
+"""The gradients of a layer with the batch split over the ranks, by torch: the products, then NCCL's sums."""
 
 from __future__ import annotations
 

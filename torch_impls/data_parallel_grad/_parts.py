@@ -1,4 +1,4 @@
-"""This rank's gradients alone and the sums over ranks alone, of the plain line."""
+"""The parts of the plain line, each alone: this rank's gradients, and the sums over the ranks."""
 
 from __future__ import annotations
 

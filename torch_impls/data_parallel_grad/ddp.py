@@ -25,9 +25,9 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    One layer fills one bucket or a few of 25 MiB each; autograd computes dx and dweight together. The module is kept,
-    and a hook adds gradients, where DDP's own takes their mean. Arguments and errors: those of the plain line;
-    NotImplementedError also for an empty x or weight.
+    Weight and bias fill one or two buckets, since DDP splits no parameter. Autograd computes dx and dweight together.
+    The module is kept between calls. Its communication hook sums gradients; that of DDP averages them. Arguments and
+    errors: those of the plain line; NotImplementedError also for an empty x or weight.
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:
@@ -52,7 +52,7 @@ def data_parallel_grad(
 def _module(
     group: dist.ProcessGroup, shape: tuple[int, int], dtype: torch.dtype, device: torch.device
 ) -> DistributedDataParallel:
-    """A linear layer whose gradients are summed over the ranks. All ranks make it together."""
+    """A linear layer whose gradients are summed over the ranks. All ranks create it in the same call."""
     layer = torch.nn.Linear(shape[1], shape[0], dtype=dtype, device=device)
     module = DistributedDataParallel(layer, process_group=group)
     module.register_comm_hook(group, _sum)

@@ -1,4 +1,4 @@
-"""The gradients of a layer with the batch split over the ranks, by torch: NCCL's sums behind the product for dx."""
+"""The gradients of a layer with the batch split over the ranks, by torch: the product for dx hides NCCL's sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, N]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    dweight and dbias come first; NCCL adds them on its own stream while dx is computed. Arguments and errors: those of
+    dweight and dbias come first; NCCL sums them on its own stream while dx is computed. Arguments and errors: those of
     the plain line.
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)

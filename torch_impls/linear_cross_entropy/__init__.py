@@ -11,7 +11,7 @@ from torch_impls._runtime.precision import with_precision
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
 LOGITS = 2**23
-"""Logits of a block: few, so that all its arrays are small beside the weight of a large vocabulary."""
+"""Logits of a block. All arrays of a block are small beside the weight of a large vocabulary."""
 Results = tuple[Tensor, Tensor, Tensor]
 
 

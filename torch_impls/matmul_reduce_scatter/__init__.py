@@ -16,10 +16,10 @@ VENDOR = "NCCL + PyTorch (cuBLAS on a GPU)"
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on. Any strides; inputs stay
+    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
 
-    float32, float16 or bfloat16; products of ranks and their sums are rounded to that type. Precision: see
-    `with_precision`.
+    float32, float16 or bfloat16, any strides; the ranks' products and their sums are rounded to that type. Precision:
+    see `with_precision`.
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" on a CPU.
     """
     M, N, _ = check_split_matmul(x, w, group.size(), precision=precision)

@@ -1,4 +1,4 @@
-"""The product alone and the reduce-scatter alone, of the plain line."""
+"""The parts of the plain line, each alone: the product and the reduce-scatter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_impls._runtime.precision import with_precision
 def parts(
     x: Tensor, w: Tensor, *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> dict[str, Callable[[], object]]:
-    """`product` of x and w by cuBLAS, and `communication`, the sum of such products by NCCL."""
+    """`product`: x w by cuBLAS; `communication`: the reduce-scatter of such a product by NCCL."""
     product = with_precision(precision, torch.matmul, x, w).contiguous()
     out = product.new_empty(x.shape[0] // group.size(), w.shape[1])
     return {

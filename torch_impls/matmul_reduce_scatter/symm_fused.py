@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, by torch's fused operator: copies over symmetric memory behind products."""
+"""The product with K split over the ranks, by torch's fused operator: products hide the copies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ REQUIRES = "cuda"
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on. Any strides; inputs stay
+    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
 
-    float32, float16 or bfloat16. Precision: see `with_precision`.
+    float32, float16 or bfloat16, any strides. Precision: see `with_precision`.
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for an empty matrix.
     """
     from torch.distributed import _symmetric_memory  # noqa: F401 (defines the operator)

@@ -1,4 +1,4 @@
-"""Attention over a split sequence with the keys and values of all ranks in memory."""
+"""Attention over a split sequence: each rank gathers the keys and values of all ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gathered(
     group: dist.ProcessGroup,
     causal: bool,
 ) -> Tensor:
-    """The rows of this rank by `attention`, after an all-gather of k and v. Without a mask the keys need no order."""
+    """This rank's rows, by `attention` after an all-gather of k and v. Without a mask, keys may be in any order."""
     _, _, _, S, _ = check_ring_attention(q, k, v)
     if q.numel() == 0:
         return q.new_empty(q.shape)

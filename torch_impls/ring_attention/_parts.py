@@ -1,4 +1,4 @@
-"""This rank's attention alone and the all-gather alone, of the plain line."""
+"""The parts of the plain line, each alone: this rank's attention and the all-gather."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch_impls.attention import attention
 def parts(
     q: Tensor, k: Tensor, v: Tensor, *, group: dist.ProcessGroup, causal: bool = False
 ) -> dict[str, Callable[[], object]]:
-    """`product`: as many pairs of a query and a key as this rank has, by SDPA; `communication`: the gathering of k, v.
+    """`product`: attention over as many (query, key) pairs as this rank has, by SDPA; `communication`: the all-gather.
 
-    Causal: half of the queries see all keys, which are as many pairs but for half a pair a query.
+    Causal: half of the queries with all keys: as many pairs as the rank's visible ones, but for half a pair a query.
     """
     own = torch.stack((k, v))
     gathered = own.new_empty(2 * group.size(), *k.shape)

@@ -21,7 +21,7 @@ def ring_attention(
     group: dist.ProcessGroup,
     causal: bool = False,
 ) -> Float[Tensor, "B H S D"]:
-    """Rows of this rank of the attention over the sequence of all ranks of `group`.
+    """This rank's rows of attention over the sequence of all ranks of `group`.
 
     Causal: the first S // 2 rows of all ranks come first, in their order, then the other rows in reverse order of the
     ranks. Dtypes and errors: those of torch_impls.attention.

@@ -45,7 +45,7 @@ class Workspace(NamedTuple):
 
 _workspaces: dict[tuple[str, torch.device, int, str], Workspace] = {}
 _turns: dict[tuple[str, torch.device, int, str], int] = {}
-"""Which half of the memory the last call of a function below used."""
+"""The half of the memory, 0 or 1, that the last call used."""
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
@@ -131,8 +131,8 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
         yield rank, copy
 
 
-def gathered(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """x (M, K) of all ranks, (ranks M, K), in their order. A kernel reads the memory of all. See `arriving`."""
+def all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all. See `arriving`."""
     memory, shared = _shares(x, group)
     shared[memory.rank].copy_(x)
     memory.meet()
@@ -147,7 +147,7 @@ def _shares(x: Tensor, group: dist.ProcessGroup) -> tuple[Workspace, list[Tensor
     return memory, [each[begin : begin + count].view(x.dtype).view(x.shape) for each in memory.views]
 
 
-def exchanged(
+def all_to_all(
     product: Callable[[int, Tensor], None],
     shape: tuple[int, ...],
     dtype: torch.dtype,
@@ -156,19 +156,19 @@ def exchanged(
 ) -> Tensor:
     """Sends a product to each rank. Returns those that the ranks computed for this one, by rank: (ranks, *shape).
 
-    product(rank, into): queues the product for `rank`, whose place is `into`, contiguous. This rank's comes last, so
-    that each hides the copy of the one before; on a GPU the copies run on a stream of their own, and the current stream
-    waits for all. Products lie at multiples of 256 bytes, and stay until the next call but one. A CUDA graph cannot
-    repeat this: see `arriving`.
+    product(rank, into) queues the product for `rank`, which writes to `into`, contiguous. This rank's product comes
+    last, so that each product hides the copy of the one before. On a GPU the copies run on a stream of their own, and
+    the current stream waits for all. Products lie at multiples of 256 bytes, and stay until the next call but one. A
+    CUDA graph cannot repeat this: see `arriving`.
     """
     ranks, rank = group.size(), group.rank()
     count = math.prod(shape)
     size = 256 * -(-count * dtype.itemsize // 256)
-    memory = workspace(group, device, 2 * ranks * size, "exchanged")
-    begin = HEADER + _turn(group, device, memory, "exchanged") * memory.data_bytes // 2
+    memory = workspace(group, device, 2 * ranks * size, "all_to_all")
+    begin = HEADER + _turn(group, device, memory, "all_to_all") * memory.data_bytes // 2
 
     def place(of: int) -> Tensor:
-        """The memory of a rank for the products of all ranks."""
+        """The memory of rank `of` that receives the products of all ranks."""
         every = memory.views[of][begin : begin + ranks * size].view(dtype).view(ranks, -1)
         return every[:, :count].unflatten(1, shape)
 
@@ -197,13 +197,15 @@ def exchanged(
     return place(rank)
 
 
-def reduced_behind(x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup) -> Callable[[], Tensor]:
-    """Starts the sum of x, contiguous, over all ranks. Returns a function that waits for it, and returns it.
+def all_reduce_async(
+    x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup
+) -> Callable[[], Tensor]:
+    """Starts the sum of x, contiguous, over all ranks. Returns a function that waits for the sum and returns it.
 
-    Work that the caller queues in between hides it; copies take no multiprocessor. Each rank adds one share
-    of all vectors by `add(parts, out)`, parts (ranks, n), and sends the sum to all others. On a GPU everything runs on
-    the stream of the copies, and the current stream waits. Shares lie at multiples of 256 bytes. A CUDA graph cannot
-    repeat this: see `arriving`.
+    Work that the caller queues in between hides the sum; copies take no multiprocessor. Each rank adds one share of all
+    vectors by `add(parts, out)`, parts (ranks, n), and sends its sum to all others. On a GPU
+    everything runs on the stream of the copies, and the current stream waits. Shares lie at multiples of 256 bytes. A
+    CUDA graph cannot repeat this: see `arriving`.
     """
     n, ranks, rank = x.numel(), group.size(), group.rank()
     if n == 0:
@@ -216,7 +218,7 @@ def reduced_behind(x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist
     ends = [min(each * share, n) for each in range(ranks + 1)]
 
     def places(of: int) -> Tensor:
-        """The memory of a rank: a share of each rank's vector, then the sums of all shares."""
+        """The memory of rank `of`: a share of each rank's vector, then the sums of all shares."""
         return memory.views[of][begin : begin + 2 * ranks * size].view(x.dtype).view(2, ranks, share)
 
     on_gpu = x.device.type == "cuda"
@@ -246,8 +248,11 @@ def reduced_behind(x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist
 
 
 def _turn(group: dist.ProcessGroup, device: torch.device, memory: Workspace, use: str) -> int:
-    """Which half of the memory this call uses. Who meets the others in a call has left the one before, so that nobody
-    reads the half that the next call writes."""
+    """The half of the memory, 0 or 1, that this call uses.
+
+    All ranks meet in each call. When a rank begins a call, the others have therefore left the call before the last,
+    which used the same half.
+    """
     key = group.group_name, device, memory.data_bytes, use
     _turns[key] = 1 - _turns.get(key, 1)
     return _turns[key]

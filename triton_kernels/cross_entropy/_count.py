@@ -30,7 +30,7 @@ def count_kernel(target_ptr, share_ptr, T, stride_t, ignore_index, BLOCK: tl.con
 
 
 def outputs(logits: Tensor, target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Memory for the losses and the gradients, and the share of each row that counts, in one float32."""
+    """Allocates the losses and gradients, and computes the share of a counted row in the mean, one float32."""
     (T, V), device = logits.shape, logits.device
     loss, share = (torch.empty(size, dtype=torch.float32, device=device) for size in (T, 1))
     launch(count_kernel, (1,), target, share, T, target.stride(0), ignore_index, BLOCK)

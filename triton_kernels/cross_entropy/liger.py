@@ -1,4 +1,4 @@
-"""Cross entropy and its gradient by liger-kernel, which overwrites the logits by the gradient of the sum."""
+"""Cross entropy and its gradient by liger-kernel, which overwrites the logits with the gradient of the sum."""
 
 import torch
 from liger_kernel.ops import LigerCrossEntropyFunction

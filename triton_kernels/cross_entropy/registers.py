@@ -1,8 +1,8 @@
 """Cross entropy and its gradient in Triton: adds rows in registers, which are read once, to the plain kernel.
 
-Rows that no program holds are read in blocks. Hints keep them in the L2 cache for the second time, and in 16 bits
-blocks are loaded ahead of their use. Gradients are stored as if no column was the target's; then that column is
-overwritten.
+Rows too long for the registers of a program are read twice, in blocks. Eviction hints keep them in the L2 cache for the
+second read, and in 16 bits blocks are loaded ahead of their use. Gradients are stored as if there were no target; then
+the target's column is overwritten.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""Prefix sums of rows in Triton: one program adds whole rows, a block of columns after the other."""
+"""Prefix sums of rows in Triton: one program adds whole rows, one block of columns after the other."""
 
 import triton
 import triton.language as tl
@@ -15,7 +15,7 @@ DETERMINISTIC = True
 
 @triton.jit
 def cumsum_kernel(x_ptr, y_ptr, M, N, stride_xm, stride_xn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """One program computes BLOCK_M rows in blocks [BLOCK_M, BLOCK_N]; `before` is the sum of the blocks before."""
+    """One program computes BLOCK_M rows in blocks [BLOCK_M, BLOCK_N]; `before` is the sum of earlier blocks."""
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
     before = tl.zeros((BLOCK_M, 1), tl.float32)

@@ -19,9 +19,9 @@ from triton_kernels.cross_entropy._count import BLOCK, count_kernel
 from triton_kernels.matmul import multiply_add
 
 DETERMINISTIC = True
-LOGITS = 2**23  # of a block of columns: few, so that its arrays are small beside the weight of a large vocabulary
+LOGITS = 2**23  # per block of columns; its arrays are small beside the weight of a large vocabulary
 GROUP_M = 8  # tile rows per group of the tile scheduler
-COLUMNS = 2**12 if INTERPRET else 1024  # of a row that a program loads at a time
+COLUMNS = 2**12 if INTERPRET else 1024  # columns that a program loads at a time
 
 Losses = Float[Tensor, "T"]
 Features = Float[Tensor, "T H"]
@@ -108,7 +108,7 @@ def round_kernel(x_ptr, out_ptr, N, COLUMNS: tl.constexpr):
 
 
 def add_product(a: Tensor, b: Tensor, c: Tensor, *, add: bool = False) -> None:
-    """c = a b, or c + a b, where c is contiguous: float32, or of the type of a unless it is added to."""
+    """c = a b, or with `add` c + a b. c is contiguous; float32, or without `add` also of the type of a."""
     (M, K), N = a.shape, b.shape[1]
     narrow = a.element_size() == 2
     tile = (256, 256, 256) if INTERPRET else (128, 128, 64) if narrow else (64, 64, 32)
@@ -129,7 +129,7 @@ def linear_cross_entropy(
     Memory: 4 T H bytes for the sums of dx, and 6 (in float32 8) for each logit of a block of about 2^23.
     Tail: masked; offsets are int64. A target that is no column gives NaN in its row of loss and dx, and in dweight.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for sizes above 2^26.
-    Source: blocks of logits: Hsu et al., "Liger Kernel", 2024; here of columns, so that each dweight is one sum.
+    Source: blocks of logits: Hsu et al., "Liger Kernel", 2024. Here blocks of columns: each dweight is one sum.
     """
     T, V, H = check_linear_cross_entropy(x, weight, target)
     check_sizes("linear_cross_entropy", T, max(V, H), H)

@@ -1,5 +1,6 @@
-"""Attention over a cache in pages, in Triton: adds to the plain kernel that the keys of a sequence are divided among
-programs (split-K over keys). A second kernel adds the parts.
+"""Attention over a cache in pages, in Triton: adds a division of the keys among programs (split-K) to the plain kernel.
+
+A second kernel adds the parts.
 """
 
 import torch

@@ -18,15 +18,15 @@ MAGIC = tl.constexpr(1.5 * 2**23)  # a float32 whose neighbours are integers: a 
 
 @triton.jit
 def sizes_of(x):
-    """|x| as an integer, which orders as the numbers do, and a NaN after infinity: tl.max on floats loses a NaN."""
+    """|x| as an integer: these order as the numbers do, with NaN above infinity. tl.max on floats loses a NaN."""
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
 
 
 @triton.jit
 def scale_of(size, LARGEST: tl.constexpr):
-    """The scale of a group whose largest number has this size."""
+    """The scale of a group whose largest |x| is `size`, as bits."""
     scale = size.to(tl.float32, bitcast=True) / LARGEST
-    return tl.where(scale < LEAST, LEAST, scale)  # a NaN stays
+    return tl.where(scale < LEAST, LEAST, scale)  # keeps NaN
 
 
 @triton.jit
@@ -44,7 +44,7 @@ def quantize_kernel(
     x_ptr, codes_ptr, scales_ptr, M, N, stride_xm, stride_xn,
     LARGEST: tl.constexpr, WHOLE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes one tile, [BLOCK_M, BLOCK_N]: it is one group (WHOLE), or each of its rows is one."""
+    """One program computes one tile, [BLOCK_M, BLOCK_N]: one group (WHOLE), or a group in each of its rows."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     tile_m, tile_n = tl.program_id(0) // tiles_n, tl.program_id(0) % tiles_n
     rows = tile_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -87,7 +87,7 @@ def long_rows_kernel(
 
 
 def tile(rows: int, columns: int) -> Blocks:
-    """The tile of a program for groups of this size: as many rows with a group each as `blocks` takes, or one group."""
+    """The tile of a program for groups of this size: one group of several rows, or the rows that `blocks` takes."""
     if rows > 1:
         return Blocks(rows, columns, 8, True)  # 64 numbers in registers of each thread
     return blocks(columns)
@@ -100,8 +100,8 @@ def quantize(
     """(codes, scales): scale = max |x| / 448 (int8: 127) of a group, at least 2^-126; code = x / scale, rounded.
 
     Shapes: x (M, N), any strides; the results are contiguous. A group is a row, 128 columns of it, or 128 x 128.
-    Dtypes: float32, float16, bfloat16; float32 inside. A quotient is a product with the reciprocal of the scale. int8
-    has 0 for NaN.
+    Dtypes: float32, float16, bfloat16; float32 inside. A quotient is a product with the reciprocal of the scale. NaN
+    becomes 0 in int8.
     Tail: elements beyond M and N count as 0. Offsets are int64.
     Errors: ValueError for other shapes, dtypes, devices, groups or codes; NotImplementedError for float8 on a GPU
     before compute capability 8.9.

@@ -1,4 +1,4 @@
-"""Pages whose numbers come from committed results: a file for each page, and the tool that fills them all.
+"""Pages with numbers of committed results: a module for each page, and the tool that fills them all.
 
 python -m validation.documents             # prints lines that differ from the results, exits with 1 if there are any
 python -m validation.documents --write     # writes the numbers of the results into the pages
@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = {"__main__", "attention_limits", "earlier_names", "rows", "tables"}
-"""Modules of this folder that are no pages."""
+"""Modules of this folder that fill no page."""
 
 
 class Document(Protocol):

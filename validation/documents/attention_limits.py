@@ -1,4 +1,4 @@
-"""Ratios of attention in the committed table over sizes, for the tables of limits of two pages."""
+"""Ratios of attention from the committed table of sizes, for the tables of limits of two pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG = 2048
 
 
 def ratios(implementation: str, case: str) -> list[float]:
-    """Return the ratios of a case such as `D=64, S=2048 causal`, over all that it leaves open."""
+    """Return the ratios of all rows that a case such as `D=64, S=2048 causal` describes."""
     wanted = dict(re.findall(r"\b(D|S)=(\d+)", case))
     found = []
     for row in rows("attention_sizes/attention"):

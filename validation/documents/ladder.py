@@ -1,4 +1,4 @@
-"""docs/ladder.md: the numbers of the rungs, each at the line of today that a row belongs to."""
+"""docs/ladder.md: the numbers of the rungs, each beside the present name of its line."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ EARLIER_NAMES = {
     "attention,causal": {"cuda/tiles": "cuda", "triton/packed": "triton"},
     "attention_grad": {"cuda/tiles": "cuda", "triton/peeled": "triton"},
 }
-"""Lines by the names that they have in tables that are older than today's names: docs/results.md."""
+"""Names of today's lines in older tables: see docs/results.md."""
 
 
 def row_of(table: str, implementation: str, *case: str, kind: str = "") -> Row | None:
-    """Find the row of one of today's lines; in an older table by its earlier name."""
+    """Find the row of a line by its present name, or in an older table by its earlier name."""
     if not (H200 / f"{table}.csv").exists():
         return None
     lines = {each.implementation for each in rows(table)}

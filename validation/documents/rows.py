@@ -15,7 +15,7 @@ from validation.documents import ROOT
 H200 = ROOT / "results" / "nvidia-h200"
 H100 = ROOT / "results" / "nvidia-h100-80gb-hbm3"
 RUNGS = "../nvidia-h100-80gb-hbm3/rungs"
-"""The run of all lines on an H100, as a folder of H200."""
+"""The run of all lines on an H100, as a path from the folder of the H200."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Fills the tables and the sentences of a page. A table or sentence that the page has no more is an error."""
+"""Fills the tables and the sentences of a page. It is an error if the page has lost one of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Fill = Callable[[Sequence[Line]], None]
 
 
 def with_tables(text: str, fills: Mapping[frozenset[str], Fill]) -> str:
-    """Fill each table by the function whose heads it has. Other tables stay as they are."""
+    """Fill each table by the function for its column heads. Other tables stay as they are."""
     used: set[frozenset[str]] = set()
 
     def filled(found: re.Match[str]) -> str:
@@ -64,6 +64,6 @@ def with_marked(text: str, part: str) -> str:
 
 
 def name_of(line: Line) -> str:
-    """The implementation that the first cell of a line begins with, as code or as a link; empty without one."""
+    """The implementation at the start of a line's first cell, as code or as a link; empty without one."""
     found = re.match(r"(?:\*\*)?(?:\[([\w/]+)\]|`([\w/]+)`|([\w/]+)$)", next(iter(line.values())))
     return next(filter(None, found.groups()), "") if found else ""

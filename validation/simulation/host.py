@@ -1,4 +1,4 @@
-"""Workers of a simulated cluster: their devices take time and give rows, and run nothing.
+"""Workers of a simulated cluster. A task sleeps and returns synthetic rows.
 
 `python -m validation.simulation.host ADDRESS WORKERS` starts them.
 """
@@ -24,7 +24,7 @@ PIDS = "KERNEL_SUITE_SIMULATED_PIDS"
 
 
 class Simulated(Station):
-    """A device that takes time and gives rows, and runs nothing."""
+    """A device whose tasks sleep and return synthetic rows."""
 
     def setup(self, worker: object) -> None:
         super().setup(worker)

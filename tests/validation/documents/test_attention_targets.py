@@ -1,4 +1,4 @@
-"""The lists of shapes are what the program writes; how a ratio is judged."""
+"""The lists of shapes are those that the program writes; ratios are judged against their targets."""
 
 from __future__ import annotations
 

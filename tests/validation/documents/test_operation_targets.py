@@ -1,4 +1,4 @@
-"""Which target a case has, and of which line."""
+"""The target of each case, and the line that it is for."""
 
 from __future__ import annotations
 

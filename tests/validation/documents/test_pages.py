@@ -18,7 +18,7 @@ def test_the_page_has_the_numbers_of_the_results(name: str) -> None:
 
 
 def is_replaced(page: Document, text: str, number: re.Match[str]) -> bool:
-    """Return whether the tool replaces another number at this place by the one of the results."""
+    """Return True if the tool replaces a wrong number at this place by that of the results."""
     other = re.sub(r"\d", lambda digit: str(9 - int(digit[0])), number[0])
     try:
         return page.filled(text[: number.start()] + other + text[number.end() :]) == text
