@@ -135,5 +135,6 @@ def cross_entropy(
             tile = (block.rows, block.columns)
             launch(registers_kernel, block.grid(T), *arrays, T, *rest, *tile, num_warps=block.warps)
         else:
-            launch(long_rows_kernel, (T,), *arrays, *rest, block.columns, num_warps=block.warps)
+            # Half a block: with the blocks that are loaded ahead, a whole one does not fit the registers.
+            launch(long_rows_kernel, (T,), *arrays, *rest, block.columns // 2, num_warps=block.warps)
     return loss, finished_output(out, logits.dtype)
