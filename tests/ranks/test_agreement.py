@@ -24,6 +24,7 @@ def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options:
 
 
 @pytest.mark.slow(seconds=60)
+@pytest.mark.timeout(1200)  # XLA compiles each case of ring_attention for each rank: five minutes on two busy cores
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(name: str) -> None:
     rows = rows_of(name, 2, "float32", telling=True)
