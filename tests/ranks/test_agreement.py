@@ -14,6 +14,9 @@ from suite.runner.selection import Selection
 
 OVER_RANKS = [name for name in ops.names() if ops.over_ranks(name)]
 
+LONG = ("ring_attention",)
+"""Operations whose telling cases take more than five minutes on two cores. Three ranks and GPUs run them below."""
+
 
 def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options: bool) -> list[Row]:
     where = resolve(device)
@@ -24,8 +27,8 @@ def rows_of(name: str, ranks: int, *dtypes: str, device: str = "cpu", **options:
 
 
 @pytest.mark.slow(seconds=60)
-@pytest.mark.timeout(1200)  # XLA compiles each case of ring_attention for each rank: five minutes on two busy cores
-@pytest.mark.parametrize("name", OVER_RANKS)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [name for name in OVER_RANKS if name not in LONG])
 def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(name: str) -> None:
     rows = rows_of(name, 2, "float32", telling=True)
     ran = [row for row in rows if row.status is not Status.UNSUPPORTED]
