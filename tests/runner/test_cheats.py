@@ -64,9 +64,9 @@ def answered(cheat: Cheat, row: Row, honest: Row) -> bool:
     if row.status.value in cheat.expected or any(phrase in f"{row.reason} {row.remarks}" for phrase in cheat.expected):
         return True
     assert honest.device_us_low
-    assert honest.vs_best_high
+    most = honest.vs_best_high or honest.vs_best  # few samples on a busy machine have no interval
     gains_nothing = row.device_us is None or row.device_us > HONEST_SHARE * honest.device_us_low
-    gains_nothing &= row.vs_best is None or row.vs_best < honest.vs_best_high / HONEST_SHARE
+    gains_nothing &= row.vs_best is None or most is None or row.vs_best < most / HONEST_SHARE
     return "no effect" in cheat.expected and row.status == "ok" and gains_nothing
 
 
