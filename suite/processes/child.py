@@ -228,6 +228,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         try:
             self.process.wait(wait_s)
+            tree.reap_group(self.pid, SHORT_KILL_S)
         except subprocess.TimeoutExpired:
             self.left_behind = True
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
+REAP_PERIOD_S = 0.002
 
 
 def adopt_orphans() -> None:
@@ -55,6 +57,15 @@ def signal_all(pid: int, number: int) -> None:
     for each in descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, number)
+
+
+def reap_group(group: int, limit_s: float) -> None:
+    """Wait up to `limit_s` for the killed processes of `group` that this process has adopted: each stays until then."""
+    deadline = time.monotonic() + limit_s
+    with contextlib.suppress(ChildProcessError):  # none is left, or the system has adopted them
+        while time.monotonic() < deadline:
+            if os.waitpid(-group, os.WNOHANG) == (0, 0):
+                time.sleep(REAP_PERIOD_S)
 
 
 def resident_bytes(pid: int) -> int:

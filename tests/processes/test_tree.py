@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -35,3 +36,24 @@ def test_memory_that_a_fork_shares_counts_once() -> None:
         finally:
             tree.signal_all(parent.pid, 9)
             parent.kill()
+
+
+ADOPTS = """import os, subprocess, sys
+from suite.processes import tree
+
+tree.adopt_orphans()
+parent = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"], start_new_session=True)
+while len(tree.descendants(os.getpid())) < 3:
+    pass
+os.killpg(parent.pid, 9)
+parent.wait()
+print(len(tree.descendants(os.getpid())) > 0)
+tree.reap_group(parent.pid, 30)
+print(tree.descendants(os.getpid()))
+"""
+
+
+@pytest.mark.skipif(tree.children(os.getppid()) == [], reason="/proc does not tell the processes")
+def test_adopted_processes_of_a_killed_group_are_waited_for() -> None:
+    run = subprocess.run([sys.executable, "-c", ADOPTS], capture_output=True, text=True, timeout=100, check=True)
+    assert run.stdout.split("\n", 1) == ["True", "[]\n"]
