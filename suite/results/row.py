@@ -81,7 +81,7 @@ def _outside_table(default: Any) -> Any:
     return field(default=default, repr=False, compare=False, metadata={OUTSIDE_TABLE: True})
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One implementation on one case. A number that was not measured is None, and empty in the CSV.
 
