@@ -69,6 +69,7 @@ class GroupedMatmul(Operation):
     dims = ("T", "E", "K", "N")
     options = (
         Option("sizes", ("uniform", "skewed", "empty", "one", "edges"), "how the rows are divided among the experts"),
+        Option("layout", ("nn", "nt"), "whether the weights are stored transposed (nt), contiguous along K"),
     )
     weights = (1,)
     sweep = tuple((t, 8, 1024, 1024) for t in (16, 64, 256, 1024, 4096, 16384))
@@ -99,6 +100,10 @@ class GroupedMatmul(Operation):
         ),
         "long_thin": family.long_thin((1031, 2, 3, 1), (3, 2, 1031, 2)),
         "empty": family.empty((3, 2, 0, 4), (0, 2, 3, 4), (3, 2, 4, 0)),
+        "transposed": Family(
+            "weights as they are and stored transposed", family.NORMALS, shapes=((64, 2, 128, 32),),
+            options={"layout": ("nn", "nt")},
+        ),
         "strided": family.strided_views((1, 1, 1, 1), ODD),
         "offset": family.offset(ODD, (64, 2, 128, 32)),
         "misaligned_rows": family.misaligned_rows((33, 2, 64, 64)),
@@ -132,6 +137,7 @@ class GroupedMatmul(Operation):
         mixtral, qwen, deepseek = (32768, 8, 4096, 14336), (32768, 128, 2048, 768), (32768, 256, 7168, 2048)
         cases = [self.case(mixtral, "bfloat16", sizes=sizes) for sizes in ("uniform", "skewed", "empty")]
         cases += [self.case(shape, "bfloat16", sizes=sizes) for shape in (qwen, deepseek) for sizes in ALL[:2]]
+        cases += [self.case(mixtral, "bfloat16", layout="nt")]
         cases += [self.case((128, *mixtral[1:]), "bfloat16"), self.case((512, *qwen[1:]), "bfloat16", sizes="skewed")]
         return [*cases, self.case(mixtral, "float16"), self.case((4096, 8, 1024, 2048), "float32", sizes="skewed")]
 
@@ -148,6 +154,9 @@ class GroupedMatmul(Operation):
 
     def random_shape(self, size: Callable[[], int]) -> Shape:
         return (3 * size(), 1 + size() % 9, size(), size())
+
+    def stored_transposed(self, case: Case) -> tuple[bool, ...]:
+        return (False, case.option("layout", "nn") == "nt", False)
 
     def bytes(self, case: Case) -> int:
         """Count the weights of the experts that have rows."""
