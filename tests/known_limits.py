@@ -41,6 +41,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "matmul", "torch", "strided"): (AMX, BETWEEN),
     **{("cpu", "grouped_matmul", "jax", each): (ALL, OF_OTHERS) for each in ("nan", "infinity", "unused_nan")},
+    **{("cpu", "grouped_matmul_grad", "jax", each): (ALL, OF_OTHERS) for each in ("nan", "infinity")},
     ("cpu", "grouped_matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "linear_sigmoid", "torch", "strided"): (AMX, BETWEEN),
     ("cpu", "linear_sigmoid_grad", "torch", "strided"): (AMX, BETWEEN),

@@ -42,7 +42,7 @@ def one(rows: int, experts: int) -> list[int]:
 
 def edges(rows: int, experts: int) -> list[int]:
     """Return the sizes EDGES in turn, as far as the rows go; the last has what is left."""
-    found = []
+    found: list[int] = []
     for i in range(experts):
         found.append(min(EDGES[i % len(EDGES)], rows - sum(found)))
     found[-1] += rows - sum(found)

@@ -29,4 +29,4 @@ def grouped_matmul(
         return x.new_zeros(T, N)
     check_grouped_operator("grouped_matmul", x=x, weight=weight)
     found: Tensor = torch._grouped_mm(x, weight, offs=sizes.cumsum(0, dtype=torch.int32))
-    return found
+    return found.contiguous()  # rows of the result may be padded to 16 bytes
