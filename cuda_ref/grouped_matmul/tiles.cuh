@@ -70,3 +70,36 @@ private:
         rows += rows_before;
     }
 };
+
+// The rows of one expert after the other, from `begin` on, before `end`. All lanes of a warp call all functions.
+struct ExpertRows {
+    const ExpertSizes sizes;
+    int first = 0, before = 0;  // expert of lane 0, and the rows of the experts before it
+    int rows;                   // of the lane's expert and all before it
+
+    __device__ __forceinline__ explicit ExpertRows(const ExpertSizes& sizes) : sizes(sizes) { load(); }
+
+    // Finds the rows of `expert`, which is not less than in the call before.
+    __device__ __forceinline__ void find(int expert, int& begin, int& end) {
+        for (; first + 32 <= expert; first += 32) {
+            before = __shfl_sync(0xffffffffu, rows, 31);
+            load(first + 32);
+        }
+        end = __shfl_sync(0xffffffffu, rows, expert - first);
+        begin = __shfl_sync(0xffffffffu, rows, max(expert - first - 1, 0));
+        if (expert == first) begin = before;
+        end = min(end, sizes.rows);
+    }
+
+private:
+    __device__ __forceinline__ void load(int from = 0) {
+        const int lane = threadIdx.x % 32, expert = from + lane;
+        rows = expert < sizes.experts ? sizes.at[expert * sizes.stride] : 0;
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const int other = __shfl_up_sync(0xffffffffu, rows, distance);
+            if (lane >= distance) rows += other;
+        }
+        rows += before;
+    }
+};

@@ -19,6 +19,7 @@
 // Source: see matmul/wgmma.cu; tiles over groups found on the device as in CUTLASS's grouped kernels.
 #include <algorithm>
 
+#include "grouped_matmul/store.cuh"
 #include "grouped_matmul/tiles.cuh"
 #include "matmul/wgmma_products.cuh"
 
@@ -54,30 +55,6 @@ __device__ __forceinline__ void produce(const Maps& maps, Tiles<C> tiles, uint32
             }
         }
         __syncwarp();
-    }
-}
-
-// Stores the sums of a consumer's 64 rows, of which those before `end` belong to the expert, box by box.
-template <typename T, int COUNT>
-__device__ __forceinline__ void store_rows(const CUtensorMap* map, T* __restrict__ out, const float (&acc)[COUNT],
-                                           uint32_t shared, const char* boxes, int consumer, int thread, int m, int n,
-                                           int end, int N) {
-    static_assert(COUNT % 64 == 0, "an even number of boxes, which alternate");
-    const bool by_tma = m + 64 <= end && N % (16 / sizeof(T)) == 0;
-#pragma unroll
-    for (int j = 0; j < COUNT / 4; j += 8) {
-        const int offset = j / 8 % 2 * BOX_BYTES, column = n + j * 8;
-        if (thread == 0) tma_store_wait_group_read<1>();
-        named_barrier_sync(1 + consumer, WARPGROUP);  // the box may be overwritten
-        write_box<T, false>(shared + offset, acc, j, thread);
-        fence_proxy_async();
-        named_barrier_sync(1 + consumer, WARPGROUP);
-        if (by_tma) {
-            if (thread == 0 && column < N) tma_store(map, shared + offset, column, m);
-        } else if (column < N) {
-            store_box_directly(out, boxes + offset, thread, m, column, end, N);
-        }
-        if (thread == 0) tma_store_commit_group();
     }
 }
 

@@ -22,7 +22,8 @@ EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
     *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
     *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
-    *("grouped_matmul/wgmma.cu", "matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
+    *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
+    *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
 
 
