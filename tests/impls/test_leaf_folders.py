@@ -29,6 +29,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "operands.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "losses.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "caches.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "experts.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),

@@ -51,6 +51,11 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
         *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
     ],
+    "grouped": [
+        *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],
+        "grouped_matmul_persistent bfloat16 nn 32768x8x4096x14336",
+        "grouped_matmul_persistent bfloat16 nt 512x128x2048x768 first",
+    ],
     "matmul_auto": [
         *["matmul_auto bfloat16 nn 16x14336x4096", "matmul_auto bfloat16 nn 128x128x32768 first"],
         *["matmul_auto bfloat16 nn 1001x1003x1005 first", "matmul_auto bfloat16 nn 1001x1000x1003 first"],

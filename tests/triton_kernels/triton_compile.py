@@ -51,7 +51,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
+    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH";
+    "grouped_matmul[_VARIANT] DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -184,6 +185,12 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
     yield partial(function, *(empty(*shape, dtype=dtype) for shape in shapes))
 
 
+def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    T, E, K, N = map(int, rest[1].split("x"))
+    weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
+    yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -202,6 +209,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "sum": sums,
     "quantize": quantize,
     "matmul": matmul,
+    "grouped_matmul": grouped,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
     "attention": attention,

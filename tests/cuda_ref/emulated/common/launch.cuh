@@ -1,6 +1,7 @@
 // launch_clusters and launch_early of cuda_ref/common/launch.cuh on a CPU.
 #pragma once
 
+#include "common/tiles.cuh"
 #include "hopper/tma.cuh"
 
 template <typename Kernel, typename... Arguments>
