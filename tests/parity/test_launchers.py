@@ -33,6 +33,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "layer_norm": lambda size: (size, 2 * size),
     "quantize": lambda size: (size, 2 * size),
     "cumsum": lambda size: (size, 2 * size),
+    "top_k": lambda size: (size, 2 * size, 20),
     "cross_entropy": lambda size: (size, 2 * size),
     "linear_cross_entropy": lambda size: (64, size, size + 16),
     "matmul": lambda size: (64, size, size + 16),

@@ -48,6 +48,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
     float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
+    "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
@@ -121,6 +122,11 @@ def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: 
 def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, V = map(int, rest[0].split("x"))
     yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
+
+
+def top_k(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, k = map(int, rest[0].split("x"))
+    yield partial(function, empty(M, N, dtype=dtype), k=k)
 
 
 def sums(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -208,6 +214,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "cross_entropy": losses,
     "sum": sums,
     "quantize": quantize,
+    "top_k": top_k,
     "matmul": matmul,
     "grouped_matmul": grouped,
     "linear_sigmoid": linear,
