@@ -34,7 +34,7 @@ from suite.problem.source import Kind
 CAPS = (8, 16, 32, 64, 128, 256, 1024, 1 << 62)
 """Even sizes are halved until they are at most one of these; the first with which the problem runs is used."""
 DRAWS = ("get_inputs", "get_init_inputs")
-MEMORY_BYTES, LIMIT_S = 8 << 30, 60
+MEMORY_BYTES, LIMIT_S = 8 << 30, 30
 
 
 def problems(kind: Kind, folder: Path) -> list[Path]:
