@@ -86,6 +86,16 @@ def test_axes_are_longer_than_a_tile_with_each_value_of_an_option(
     assert max(shape[result][axis] for shape in shapes) > 64
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [(name, inputs) for name in ops.alone() for inputs, family in ops.get(name).families.items() if family.arguments],
+)
+def test_an_argument_of_the_covering_set_leaves_results_that_tell(name: str, inputs: str) -> None:
+    op = ops.get(name)
+    truth = Problem(op.case(op.usual_shape, inputs=inputs), 0, CPU).truth(0)
+    assert all(each.value.unique().numel() > 1 for each in truth)
+
+
 @pytest.mark.parametrize("name", ops.names())
 def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(name: str) -> None:
     op = ops.get(name)
