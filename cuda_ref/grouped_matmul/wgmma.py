@@ -13,6 +13,8 @@ from cuda_ref._runtime.kept import kept
 from cuda_ref.hopper.layouts import find_tma_layout
 
 REQUIRES = "sm_90"
+SMALL, LARGE, PAIRED = 0, 1, 2
+"""Numbers of the tiles: 64 x 128, 128 x 256, and 256 x 256 in clusters of two blocks."""
 FEW_ROWS = 64
 """Rows of an expert on average, up to which tiles have 64 rows."""
 
@@ -36,6 +38,23 @@ def grouped_matmul(
     launch fails.
     Source: see wgmma.cu.
     """
+    return run(tile_of(x, weight), x, weight, sizes)
+
+
+def config(x: Tensor, weight: Tensor, sizes: Tensor) -> str:
+    """The kernel and its tile."""
+    if x.numel() * weight.numel() == 0:
+        return ""
+    return "wgmma 64x128" if tile_of(x, weight) == SMALL else "wgmma 128x256"
+
+
+def tile_of(x: Tensor, weight: Tensor) -> int:
+    """The small tile if experts have few rows on average: more would leave most of a large one empty."""
+    return SMALL if x.shape[0] <= FEW_ROWS * weight.shape[0] else LARGE
+
+
+def run(tile: int, x: Tensor, weight: Tensor, sizes: Tensor) -> Tensor:
+    """The products by tiles with this number. Raises the errors that `grouped_matmul` documents."""
     T, E, K, N = check_grouped_matmul(x, weight, sizes)
     if x.dtype == torch.float32:
         raise NotImplementedError("grouped_matmul: tensor cores multiply float16 and bfloat16; got torch.float32")
@@ -43,25 +62,13 @@ def grouped_matmul(
         raise NotImplementedError(f"grouped_matmul: sizes and tiles must be at most 2^30; got {(T, E, K, N)}")
     if T * K * N == 0:
         return x.new_zeros(T, N)
-    layout = weight_layout(weight)
-    stride_x = x_stride(x)
+    layout, stride_x = weight_layout(weight), x_stride(x)
     out = x.new_empty(T, N)
     build.launch(
         "grouped_matmul/wgmma", "grouped_matmul_wgmma", x.device,
-        x, weight, sizes, out, T, E, K, N, stride_x, *layout, *sizes.stride(), few_rows(T, E), build.DTYPES[x.dtype],
+        x, weight, sizes, out, T, E, K, N, stride_x, *layout, *sizes.stride(), tile, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
-
-
-def config(x: Tensor, weight: Tensor, sizes: Tensor) -> str:
-    """The kernel and its tile."""
-    T, E = x.shape[0], weight.shape[0]
-    return ("wgmma 64x128" if few_rows(T, E) else "wgmma 128x256") if x.numel() * weight.numel() > 0 else ""
-
-
-def few_rows(T: int, E: int) -> bool:
-    """True if the experts have few rows on average: more would leave most of a large tile empty."""
-    return T <= FEW_ROWS * E
 
 
 def x_stride(x: Tensor) -> int:

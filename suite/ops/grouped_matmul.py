@@ -67,11 +67,11 @@ class GroupedMatmul(Operation):
     name = "grouped_matmul"
     formula = "Y[t, n] = sum over k of X[t, k] W[e, k, n], with row t among the sizes[e] rows of expert e"
     dims = ("T", "E", "K", "N")
-    options = (
+    options: ClassVar[tuple[Option, ...]] = (
         Option("sizes", ("uniform", "skewed", "empty", "one", "edges"), "how the rows are divided among the experts"),
         Option("layout", ("nn", "nt"), "whether the weights are stored transposed (nt), contiguous along K"),
     )
-    weights = (1,)
+    weights: ClassVar[tuple[int, ...]] = (1,)
     sweep = tuple((t, 8, 1024, 1024) for t in (16, 64, 256, 1024, 4096, 16384))
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {"E": (1, 5, 8, 67)}
     telling: ClassVar[tuple[TellingCase, ...]] = (
@@ -79,7 +79,7 @@ class GroupedMatmul(Operation):
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
     )
     # XLA multiplies the rows of other experts by 0: a NaN in the weights of one reaches all rows. Sizes are integers.
-    untold = (
+    untold: tuple[str, ...] = (
         "nan", "infinity", UNUSED_NAN, "subnormal@", *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (1, 2)),
     )  # fmt: skip
     large: ClassVar[tuple[TellingCase, ...]] = (

@@ -38,17 +38,22 @@ class GroupedMatmulGrad(GroupedMatmul):
     name = "grouped_matmul_grad"
     formula = "dW[e, k, n] = sum over the sizes[e] rows t of expert e of X[t, k] dY[t, n]; 0 without rows"
     dims = ("T", "E", "K", "N")
-    options = (
+    options: ClassVar[tuple[Option, ...]] = (
         Option("sizes", ("uniform", "skewed", "empty", "one", "edges"), "how the rows are divided among the experts"),
     )
-    weights = ()
+    weights: ClassVar[tuple[int, ...]] = ()
     sweep = tuple((t, 8, 1024, 1024) for t in (16, 64, 256, 1024, 4096, 16384))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("groups_of_tiles", (1024, 16, 40, 24), options={"sizes": "edges"}),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
     )
     # XLA multiplies the rows of other experts by 0: a NaN in a row of dy reaches all experts. Sizes are integers.
-    untold = ("nan", "infinity", "subnormal@", *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (0, 1, 2)))
+    untold: tuple[str, ...] = (
+        "nan",
+        "infinity",
+        "subnormal@",
+        *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (0, 1, 2)),
+    )
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16_392, 2, 40, 72)),
         TellingCase("many_rows", (70_001, 3, 8, 9), options={"sizes": "skewed"}),

@@ -85,6 +85,7 @@ uint32_t rounded_pair(float low, float high) {
 }
 
 inline uint32_t cta_rank_in_cluster() { return 0; }
+inline void cluster_sync() { stop("clusters are not emulated"); }
 inline uint32_t map_shared_rank(uint32_t address, uint32_t) { return address; }
 
 inline void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]) {

@@ -56,6 +56,10 @@ inline void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t
     tma_load(to, map, x, y, 0, 0, barrier);
 }
 
+inline void tma_load_multicast(uint32_t, const CUtensorMap*, int, int, int, uint32_t, uint16_t) {
+    stop("clusters are not emulated");
+}
+
 template <typename T, bool MN_MAJOR, int ROWS, typename Load>
 void load_operand(uint32_t to, int row, int k, Load load) {
     if (!MN_MAJOR) return load(to, k, row);
