@@ -133,12 +133,15 @@ class Quantize(Operation):
     dims = ("M", "N")
     is_square = True
     outputs = ("codes", "scales")
-    options = (
+    options: ClassVar[tuple[Option, ...]] = (
         Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 17, 2))
-    telling = (TellingCase("longest_row", (1, 65_793), first=False),)
+    telling = (
+        TellingCase("longest_row", (1, 65_793), first=False),
+        TellingCase("many_groups", (2, 8585), options={"group": "128"}, first=False),
+    )
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),
