@@ -32,6 +32,8 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "add_rms_norm": lambda size: (size, 2 * size),
     "layer_norm": lambda size: (size, 2 * size),
     "quantize": lambda size: (size, 2 * size),
+    "silu_mul_quantize": lambda size: (size, 2 * size),
+    "rms_norm_quantize": lambda size: (size, 2 * size),
     "cumsum": lambda size: (size, 2 * size),
     "top_k": lambda size: (size, 2 * size, 20),
     "cross_entropy": lambda size: (size, 2 * size),

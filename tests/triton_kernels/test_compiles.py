@@ -34,6 +34,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
+        *["silu_mul_quantize bfloat16 8192x14336", "rms_norm_quantize_held bfloat16 16384x4096"],
+        *["rms_norm_quantize bfloat16 16384x4096", "rms_norm_quantize bfloat16 1024x131072"],
         *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072"],
         *["top_k bfloat16 64x128256x50", "top_k_bitonic bfloat16 64x128256x50", "top_k_bitonic float32 16384x256x8"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],

@@ -114,9 +114,12 @@ def rows(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
 
 def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N = map(int, rest[0].split("x"))
-    for group in ("row", "128", "128x128"):
+    names = signature(function).parameters.keys()
+    operands = [empty(M, N, dtype=dtype) for name in ("a", "b", "x") if name in names]
+    of_norm = {"weight": empty(N, dtype=dtype), "eps": 1e-5} if "weight" in names else {}
+    for group in ("row", "128") if function.__module__.endswith(".held") else ("row", "128", "128x128"):
         for to in ("float8_e4m3fn", "int8"):
-            yield partial(function, empty(M, N, dtype=dtype), group=group, to=to)
+            yield partial(function, *operands, **of_norm, group=group, to=to)
 
 
 def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -215,6 +218,8 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "sum": sums,
     "quantize": quantize,
     "top_k": top_k,
+    "silu_mul_quantize": quantize,
+    "rms_norm_quantize": quantize,
     "matmul": matmul,
     "grouped_matmul": grouped,
     "linear_sigmoid": linear,
