@@ -1,52 +1,7 @@
-// The functions of cuda_ref/attention/wgmma_steps.cuh on a CPU. Products are computed when they are waited for, by each
-// thread its own sums.
+// The functions of cuda_ref/attention/wgmma_steps.cuh on a CPU.
 #pragma once
 
-#include <type_traits>
-
-#include "hopper/mbarrier.cuh"
-
-constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
-
-inline uint64_t wgmma_descriptor(uint32_t address, int box_stride) {
-    return uint64_t(box_stride >> 4) << 16 | address >> 4;
-}
-
-struct Products {
-    Deferred open;
-    std::vector<Deferred> groups;
-};
-inline Products& products() {
-    static Products of[1024];
-    return of[threadIdx.x];
-}
-
-inline void wgmma_fence() {}
-inline void wgmma_commit_group() {
-    products().groups.push_back(products().open);
-    products().open.clear();
-}
-template <int PRIOR>
-void wgmma_wait_group() {
-    auto& groups = products().groups;
-    while (int(groups.size()) > PRIOR) {
-        run_all(groups.front());
-        groups.erase(groups.begin());
-    }
-    named_barrier_sync(8 + threadIdx.x / WARPGROUP, WARPGROUP);  // products of a warpgroup end together
-}
-template <typename T, int COUNT>
-void warpgroup_fence_operand(T (&)[COUNT]) {}
-
-// Row r and element k of an operand of 64 columns a box.
-template <typename T, bool MN_MAJOR>
-float element(uint64_t descriptor, int r, int k) {
-    const uint32_t start = uint32_t(descriptor & 0x3fff) << 4, box_stride = uint32_t(descriptor >> 16 & 0x3fff) << 4;
-    T x;
-    memcpy(&x, swizzled(MN_MAJOR ? start + r / 64 * box_stride + k * ROW_BYTES + r % 64 * 2
-                                 : start + r * ROW_BYTES + k * 2), sizeof x);
-    return to_float(x);
-}
+#include "hopper/wgmma.cuh"
 
 // acc (+)= A B for the sums of this thread, whose two rows of A are given.
 template <typename T, bool B_MN>
