@@ -30,6 +30,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "losses.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "products.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "caches.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "experts.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),

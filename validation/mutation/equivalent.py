@@ -26,6 +26,10 @@ NO_BFLOAT16 = "no operand is bfloat16"
 EXACT_CODES = "a float8 number is exact in 16 bits"
 INFINITE_SCALES = "infinite scales are not specified: the result depends on the order of the products"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
+INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
+ONE_COLUMN = "with one column the loss and its gradients are 0"
+ONE_BLOCK = "the line has a block of at least 8,192 columns: all columns of a telling case"
+EXACT = "a code of 8 bits is exact in bfloat16"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("matmul|attention", r".*(float8|scale_[abqkv]|'fast')", FLOAT8),
@@ -62,6 +66,14 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
     ("block_scaled_matmul", r"result 0: rounded to bfloat16$", "the result is bfloat16"),
     ("block_scaled_matmul", r"operand [13]: infinities made finite$", INFINITE_SCALES),
+    ("linear_cross_entropy", r"operand [01]: infinities made finite", INFINITE_LOGIT),
+    ("linear_cross_entropy", r"operand 1: axis 0: wrong if its size is 1$", ONE_COLUMN),
+    ("linear_cross_entropy", r"linear_cross_entropy: 0 -> 1 \(2\)", ONE_COLUMN),
+    ("linear_cross_entropy", r"by_blocks: (target < first|first:first \+ columns .* \(3\))", ONE_BLOCK),
+    ("linear_cross_entropy", r"by_blocks: max\(T, 1\)", COPIES),
+    ("quantize", r"result 0: rounded to bfloat16", EXACT),
+    ("quantize", r"plain: groups.abs\(\).amax.*clip\(0\)", COPIES),
+    ("cross_entropy", r"cross_entropy: if logits.numel\(\) == 0", COPIES),
 )
 """Patterns of the operation and of the mutant's name, with the reason."""
 

@@ -3,24 +3,13 @@
 
 #include "hopper/wgmma.cuh"
 
-// acc (+)= A B for the sums of this thread, whose two rows of A are given.
-template <typename T, bool B_MN>
-void multiply(float* acc, int count, const float (&a)[2][16], uint64_t b, int add) {
-    for (int i = 0; i < count; ++i) {
-        const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-        float sum = add ? acc[i] : 0.0f;
-        for (int k = 0; k < 16; ++k) sum += a[i / 2 % 2][k] * element<T, B_MN>(b, column, k);
-        acc[i] = sum;
-    }
-}
-
 template <typename T, bool B_MN, int COUNT>
 void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b, int add) {
     products().open.push_back([to = static_cast<float*>(acc), a, b, add] {
         const int row = threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4;
         float x[2][16];
         for (int i = 0; i < 32; ++i) x[i / 16][i % 16] = element<T, false>(a, row + i / 16 * 8, i % 16);
-        multiply<T, B_MN>(to, COUNT, x, b, add);
+        add_products<T, B_MN>(to, COUNT, x, b, add);
     });
 }
 template <typename T, bool B_MN, int COUNT>
@@ -33,6 +22,6 @@ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
             memcpy(pair, &bits, sizeof pair);
             for (int half = 0; half < 2; ++half) x[i % 2][i % 4 / 2 * 8 + i / 4 * 2 + half] = to_float(pair[half]);
         }
-        multiply<T, B_MN>(to, COUNT, x, b, add);
+        add_products<T, B_MN>(to, COUNT, x, b, add);
     });
 }

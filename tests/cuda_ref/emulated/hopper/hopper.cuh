@@ -27,23 +27,6 @@ inline void run_all(Deferred& work) {
     work.clear();
 }
 
-// Asynchronous work in groups, which is done when it is waited for.
-struct Groups {
-    Deferred open;
-    std::vector<Deferred> groups;
-
-    void commit() {
-        groups.push_back(open);
-        open.clear();
-    }
-    void wait(int prior) {
-        while (int(groups.size()) > prior) {
-            run_all(groups.front());
-            groups.erase(groups.begin());
-        }
-    }
-};
-
 inline char* shared_pointer(uint32_t address) {
     if (address >= uint32_t(MAX_SHARED_BYTES)) stop("an address is beyond shared memory");
     return cuda_host::dynamic_memory + address;
@@ -76,25 +59,11 @@ inline void named_barrier_sync(int barrier, int threads) {
     while (named_barriers[barrier].phase == before) __nanosleep(1);
 }
 
-template <typename T>
-void store_shared(uint32_t address, T x) {
-    memcpy(shared_pointer(address), &x, sizeof x);
-}
+inline void store_shared(uint32_t address, float x) { memcpy(shared_pointer(address), &x, sizeof x); }
+inline void store_shared(uint32_t address, float2 x) { memcpy(shared_pointer(address), &x, sizeof x); }
+inline void store_shared(uint32_t address, float4 x) { memcpy(shared_pointer(address), &x, sizeof x); }
 inline float2 load_shared_pair(uint32_t address) {
     float2 x;
-    memcpy(&x, shared_pointer(address), sizeof x);
-    return x;
-}
-
-// A cluster has one block.
-inline uint32_t cta_rank_in_cluster() { return 0; }
-inline uint32_t ctas_in_cluster() { return 1; }
-inline void cluster_sync() { __syncthreads(); }
-inline void cluster_arrive_relaxed() { stop("written for one block"); }
-inline void cluster_wait() { stop("written for one block"); }
-inline uint32_t map_shared_rank(uint32_t address, uint32_t) { return address; }
-inline float4 load_shared_cluster(uint32_t address) {
-    float4 x;
     memcpy(&x, shared_pointer(address), sizeof x);
     return x;
 }
@@ -113,6 +82,19 @@ uint32_t rounded_pair(float low, float high) {
     uint32_t bits;
     memcpy(&bits, pair, sizeof bits);
     return bits;
+}
+
+// A cluster has one block.
+inline uint32_t cta_rank_in_cluster() { return 0; }
+inline uint32_t ctas_in_cluster() { return 1; }
+inline void cluster_sync() { __syncthreads(); }
+inline void cluster_arrive_relaxed() { stop("written for one block"); }
+inline void cluster_wait() { stop("written for one block"); }
+inline uint32_t map_shared_rank(uint32_t address, uint32_t) { return address; }
+inline float4 load_shared_cluster(uint32_t address) {
+    float4 x;
+    memcpy(&x, shared_pointer(address), sizeof x);
+    return x;
 }
 
 inline void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]) {
