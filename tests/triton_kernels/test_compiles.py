@@ -51,6 +51,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul_pipelined float16 tt 4096 first", "matmul_pipelined tf32 tn 4096 first"],
         *["matmul_pipelined tf32 nn 1001x1004x4096 first", "matmul_pipelined float32 nn 4096 first"],
         *["matmul_pipelined float8_e4m3fn nt 4096 first", "matmul_pipelined float8_e4m3fn nt 1008x1008x1024 first"],
+        "block_scaled_matmul float8_e4m3fn 4096x4096x4096 first",
+        "block_scaled_matmul_persistent float8_e4m3fn 4096x4096x4096 first",
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
         *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
     ],

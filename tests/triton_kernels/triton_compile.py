@@ -52,8 +52,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH";
-    "grouped_matmul[_VARIANT] DTYPE LAYOUT TxExKxN".
+    SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
+    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT] DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -153,6 +153,13 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
         yield partial(function, a, b, precision="tf32" if kind == "tf32" else "ieee")
 
 
+def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = map(int, rest[0].split("x"))
+    groups = -(-K // 128)
+    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
+    yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
+
+
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
@@ -221,6 +228,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "silu_mul_quantize": quantize,
     "rms_norm_quantize": quantize,
     "matmul": matmul,
+    "block_scaled_matmul": block_scaled,
     "grouped_matmul": grouped,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
