@@ -282,7 +282,7 @@ SAID = {
     "torch-rms_norm_quantize-last_columns_dropped": "the last 8 columns were missing in the mean",
     "torch-rms_norm_quantize-mean_subtracted": "the mean was subtracted first",
     "torch-rms_norm_quantize-nan_lost": "NaN was lost: scales",
-    "torch-rms_norm_quantize-no_eps": NONE,
+    "torch-rms_norm_quantize-no_eps": "eps was left out",
     "torch-rms_norm_quantize-no_weight": "the weight was left out",
     "torch-rms_norm_quantize-norm_in_bfloat16": "y was rounded to bfloat16 before its code",
     "torch-rms_norm_quantize-power_of_two": "the scale was rounded up to a power of two",
