@@ -68,6 +68,14 @@ def check_quantize(x: Array, *, group: str, to: str) -> tuple[int, int]:
     return check_codes("quantize", check_rows("quantize", x)[1], group=group, to=to)
 
 
+def check_top_k(x: Array, k: int) -> tuple[int, int]:
+    """Checks a matrix (M, N) and the number of elements that are selected from each row. Returns M and N."""
+    M, N = check_rows("top_k", x)
+    if not 1 <= k <= N:
+        raise ValueError(f"top_k: k must be from 1 to N={N}; got {k}")
+    return M, N
+
+
 def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Array) -> tuple[int, ...]:
     """Checks the matrix of a normalization, and its weight and bias vectors (N,). Returns M and N."""
     shape = check_dims(operation, "x", x, ("M", "N"))

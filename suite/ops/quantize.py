@@ -126,7 +126,7 @@ def equal(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 class Quantize(Operation):
-    rank = 49
+    rank = 63
     group = "rows"
     name = "quantize"
     formula = "scale = max |x| / 448 over a group; code = x / scale, to the nearest float8_e4m3fn (int8: 127)"

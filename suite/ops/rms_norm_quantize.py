@@ -29,7 +29,7 @@ def uneven_weights(shape: Shape, case: Case, source: torch.Generator) -> torch.T
 
 
 class RmsNormQuantize(Quantize):
-    rank = 52
+    rank = 65
     group = "rows"
     name = "rms_norm_quantize"
     formula = "the codes and scales of quantize for y = rms_norm(x, weight), which is not rounded before"

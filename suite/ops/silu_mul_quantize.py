@@ -25,7 +25,7 @@ def halves_of_zeros(shape: Shape, case: Case, source: torch.Generator) -> torch.
 
 
 class SiluMulQuantize(Quantize):
-    rank = 51
+    rank = 64
     group = "rows"
     name = "silu_mul_quantize"
     formula = "the codes and scales of quantize for y = a * sigmoid(a) * b, which is not rounded before"

@@ -48,10 +48,12 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
     float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
+    "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
+    SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
+    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT] DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -125,6 +127,11 @@ def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
     yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
 
 
+def top_k(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, k = map(int, rest[0].split("x"))
+    yield partial(function, empty(M, N, dtype=dtype), k=k)
+
+
 def sums(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N = map(int, rest[0].split("x"))
     for axis in (None, 0, 1):
@@ -144,6 +151,13 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
             yield partial(function, a, b, scale, scale, precision=precision)
     else:
         yield partial(function, a, b, precision="tf32" if kind == "tf32" else "ieee")
+
+
+def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = map(int, rest[0].split("x"))
+    groups = -(-K // 128)
+    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
+    yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
 
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -187,6 +201,12 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
     yield partial(function, *(empty(*shape, dtype=dtype) for shape in shapes))
 
 
+def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    T, E, K, N = map(int, rest[1].split("x"))
+    weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
+    yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -204,9 +224,12 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "cross_entropy": losses,
     "sum": sums,
     "quantize": quantize,
+    "top_k": top_k,
     "silu_mul_quantize": quantize,
     "rms_norm_quantize": quantize,
     "matmul": matmul,
+    "block_scaled_matmul": block_scaled,
+    "grouped_matmul": grouped,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
     "attention": attention,
