@@ -18,6 +18,8 @@ from cuda_ref.build import cache as _cache
 
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
+SINGLE = {"sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel", "clear_kernel"}
+"""Kernels of few numbers, such as the second launch of a sum and the first of a loss."""
 PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configurations are compiled, or the first
     "elementwise": [
         *[
@@ -38,7 +40,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
         *["silu_mul_quantize bfloat16 8192x14336", "rms_norm_quantize_held bfloat16 16384x4096"],
         *["rms_norm_quantize bfloat16 16384x4096", "rms_norm_quantize bfloat16 1024x131072"],
-        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072"],
+        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072", "cumsum_lookback bfloat16 64x1048576"],
         *["top_k bfloat16 64x128256x50", "top_k_bitonic bfloat16 64x128256x50", "top_k_bitonic float32 16384x256x8"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],
         *["cross_entropy_registers bfloat16 4096x128256", "cross_entropy_registers float32 4096x4096"],
@@ -180,15 +182,14 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
         # Its two passes keep a block of three operands in registers; such rows wait for memory.
         long = record["kernel"] == "long_add_rms_norm_kernel"
         assert record["spills"] <= (40 if long else 5), record
-        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "cumsum", "sum", "cross_entropy")):
-            # The second launch of a sum, and the first of a loss, read single numbers.
-            if record["kernel"] not in ("sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel"):
-                assert count(record, r"LDG(STS)?\.E(\.\w+)*\.128") > 0, record  # or by asynchronous copies
-                assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
-            continue
-        if launch.startswith("quantize"):  # a thread's codes are a quarter or half as wide as its numbers
+        if "quantize" in launch:  # a thread's codes are a quarter or half as wide as its numbers
             assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
             assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
+            continue
+        if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "cumsum", "sum", "cross_entropy")):
+            if record["kernel"] not in SINGLE:
+                assert count(record, r"LDG(STS)?\.E(\.\w+)*\.128") > 0, record  # or by asynchronous copies
+                assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
         if launch.startswith("top_k"):  # merge_kernel reads a list of keys that is shorter than 16 bytes a thread
             assert count(record, r"LDG\.E\.(64|128)") > 0, record

@@ -164,7 +164,8 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
         # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
-        import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
+        module: Any = import_module(function.__module__)
+        module.tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)
         heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
         q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
         yield partial(function, q, k, k, causal="causal" in rest)

@@ -9,7 +9,7 @@ SHAPE = (9, 264)
 MISTAKES = {
     "no_weight": Wrong("the weight is left out", "value", SHAPE),
     "weight_plus_one": Wrong("the weight is 1 + weight", "value", SHAPE),
-    "no_eps": Wrong("eps is left out", "value", (136, 264), inputs="small"),
+    "no_eps": Wrong("eps is left out", "value", SHAPE, inputs="small"),
     "divided_by_n_minus_1": Wrong("the mean is over N - 1", "value", SHAPE),
     "mean_subtracted": Wrong("the mean is subtracted", "value", SHAPE),
     "last_columns_dropped": Wrong("columns beyond the last whole 128 do not count", "value", SHAPE),
