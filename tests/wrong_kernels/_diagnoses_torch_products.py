@@ -179,6 +179,7 @@ SAID = {
     "torch-paged_attention-first_length": "all sequences had the length of the first one",
     "torch-paged_attention-first_table": "all sequences had the pages of the first one",
     "torch-paged_attention-heads_tiled": "query head h read key head h % H_kv",
+    "torch-paged_attention-keys_not_scaled": "the keys were not scaled",
     "torch-paged_attention-last_key_dropped": "a query did not see its own key",
     "torch-paged_attention-last_page_dropped": "a last page that is not full was left out",
     "torch-paged_attention-lengths_ignored": NONE,
@@ -186,8 +187,10 @@ SAID = {
     "torch-paged_attention-no_mask": "queries saw the keys after them",
     "torch-paged_attention-page_of_next": "the page after the right one was read",
     "torch-paged_attention-scale_of_128": "the scale was that of D = 128",
+    "torch-paged_attention-scales_exchanged": "the scales of keys and values were exchanged",
     "torch-paged_attention-scores_rounded": "scores were rounded to bfloat16",
     "torch-paged_attention-slots_reversed": "the slots of a page were in the opposite order",
     "torch-paged_attention-table_ignored": "the pages of a sequence followed each other",
+    "torch-paged_attention-values_not_scaled": "the values were not scaled",
     "torch-paged_attention-values_of_keys": "the values were read from the pages of the keys",
 }
