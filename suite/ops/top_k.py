@@ -82,7 +82,7 @@ def many_nan(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 class TopK(Operation):
-    rank = 54
+    rank = 67
     group = "rows"
     name = "top_k"
     formula = "the K largest numbers of each row in descending order, and their indices; equal ones in any order"
