@@ -54,8 +54,8 @@ def test_a_nan_is_the_largest_and_its_index_may_occur_once(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("line", [radix, maxima, triton, bitonic, torch_line], ids=lambda each: each.__module__)
-def test_a_nan_with_a_sign_is_the_largest_too(line) -> None:
-    x = torch.tensor([[1.0, torch.inf, -torch.nan, -3.0]])
+def test_a_nan_with_a_sign_is_the_largest_too(line, device: str) -> None:
+    x = torch.tensor([[1.0, torch.inf, -torch.nan, -3.0]], device=device)
     assert x.signbit()[0, 2]
     assert [each.tolist() for each in line(x, k=3)[1]] == [[2, 1, 0]]
 
