@@ -37,6 +37,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "matmul", "triton/auto", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "triton/parts", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "triton/pipelined", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "block_scaled_matmul", "triton", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "block_scaled_matmul", "triton/persistent", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "matmul", "torch", "strided"): (AMX, BETWEEN),

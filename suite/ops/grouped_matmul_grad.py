@@ -33,7 +33,7 @@ def transposed(values: numbers.Values) -> numbers.Values:
 
 
 class GroupedMatmulGrad(GroupedMatmul):
-    rank = 54
+    rank = 51
     group = "products"
     name = "grouped_matmul_grad"
     formula = "dW[e, k, n] = sum over the sizes[e] rows t of expert e of X[t, k] dY[t, n]; 0 without rows"

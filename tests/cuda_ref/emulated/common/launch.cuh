@@ -4,6 +4,10 @@
 #include "common/tiles.cuh"
 #include "hopper/tma.cuh"
 
+struct OperandMaps {
+    CUtensorMap a, b;
+};
+
 template <typename Kernel, typename... Arguments>
 cudaError_t launch_clusters(int, Kernel kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                             LaunchRecord* record, Arguments... arguments) {

@@ -84,9 +84,18 @@ uint32_t rounded_pair(float low, float high) {
     return bits;
 }
 
+// A cluster has one block.
 inline uint32_t cta_rank_in_cluster() { return 0; }
-inline void cluster_sync() { stop("clusters are not emulated"); }
+inline uint32_t ctas_in_cluster() { return 1; }
+inline void cluster_sync() { __syncthreads(); }
+inline void cluster_arrive_relaxed() { stop("written for one block"); }
+inline void cluster_wait() { stop("written for one block"); }
 inline uint32_t map_shared_rank(uint32_t address, uint32_t) { return address; }
+inline float4 load_shared_cluster(uint32_t address) {
+    float4 x;
+    memcpy(&x, shared_pointer(address), sizeof x);
+    return x;
+}
 
 inline void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]) {
     const int lane = threadIdx.x % 32;

@@ -11,20 +11,36 @@ struct Float8 {
 struct CUtensorMap {
     const char* base;
     int64_t sizes[4], strides[4];
-    int rows;  // of a box of 64 columns
+    int rows, element_bytes;  // of a box of 128 bytes
 };
 
 template <typename T>
 constexpr int TENSOR_MAP_TYPE = 0;
+constexpr int CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 0;
 
 template <int RANK>
 bool encode_tensor_map(CUtensorMap* map, int, int element_bytes, const void* base, const int64_t (&sizes)[RANK],
                        const int64_t (&strides)[RANK - 1], const int (&box_outer)[RANK - 1]) {
-    if (element_bytes != 2) stop("written for 16 bits");
-    *map = {static_cast<const char*>(base), {1, 1, 1, 1}, {1}, box_outer[0]};
+    *map = {static_cast<const char*>(base), {1, 1, 1, 1}, {1}, box_outer[0], element_bytes};
     for (int i = 0; i < RANK; ++i) map->sizes[i] = sizes[i];
     for (int i = 1; i < RANK; ++i) map->strides[i] = strides[i - 1];
     return true;
+}
+
+inline bool encode_tensor_map(CUtensorMap* map, int type, int element_bytes, const void* base, int64_t inner,
+                              int64_t outer, int64_t stride, int box_outer) {
+    return encode_tensor_map<2>(map, type, element_bytes, base, {inner, outer}, {stride}, {box_outer});
+}
+
+struct MatrixOperand {
+    const void* data;
+    bool mn_major;
+    int64_t rows, stride;
+};
+template <typename T>
+bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows, int = 0) {
+    if (x.mn_major) stop("written for K-major operands");
+    return encode_tensor_map(map, 0, sizeof(T), x.data, K, x.rows, x.stride, box_rows);
 }
 
 // Offset of an element in bytes; -1 if it lies outside.
@@ -34,17 +50,18 @@ inline int64_t map_offset(const CUtensorMap* map, const int64_t (&at)[4]) {
         if (at[i] < 0 || at[i] >= map->sizes[i]) return -1;
         offset += at[i] * map->strides[i];
     }
-    return 2 * offset;
+    return map->element_bytes * offset;
 }
 
 inline void tma_prefetch_descriptor(const CUtensorMap*) {}
 inline void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier) {
+    const int bytes = map->element_bytes;
     for (int row = 0; row < map->rows; ++row) {
-        for (int column = 0; column < 64; ++column) {
+        for (int column = 0; column < ROW_BYTES / bytes; ++column) {
             const int64_t offset = map_offset(map, {x + column, y + row, z, w});
-            uint16_t element = 0;
-            if (offset >= 0) memcpy(&element, map->base + offset, sizeof element);
-            memcpy(swizzled(to + row * ROW_BYTES + column * 2), &element, sizeof element);
+            uint64_t element = 0;
+            if (offset >= 0) memcpy(&element, map->base + offset, bytes);
+            memcpy(swizzled(to + row * ROW_BYTES + column * bytes), &element, bytes);
         }
     }
     mbarrier_count(barrier, 0, -map->rows * ROW_BYTES);
@@ -54,6 +71,9 @@ inline void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, u
 }
 inline void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
     tma_load(to, map, x, y, 0, 0, barrier);
+}
+inline void tma_load_multicast(uint32_t, const CUtensorMap*, int, int, uint32_t, uint16_t) {
+    stop("written for one block");
 }
 
 inline void tma_load_multicast(uint32_t, const CUtensorMap*, int, int, int, uint32_t, uint16_t) {
@@ -90,12 +110,12 @@ inline void bulk_add(float* to, uint32_t from, int bytes) {
 }
 inline void tma_store(const CUtensorMap* map, uint32_t from, int x, int y) {
     bulk_stores().open.push_back([=] {
+        const int bytes = map->element_bytes;
         for (int row = 0; row < map->rows; ++row) {
-            for (int column = 0; column < 64; ++column) {
+            for (int column = 0; column < ROW_BYTES / bytes; ++column) {
                 const int64_t offset = map_offset(map, {x + column, y + row, 0, 0});
-                if (offset >= 0) {
-                    memcpy(const_cast<char*>(map->base) + offset, swizzled(from + row * ROW_BYTES + column * 2), 2);
-                }
+                const char* const element = swizzled(from + row * ROW_BYTES + column * bytes);
+                if (offset >= 0) memcpy(const_cast<char*>(map->base) + offset, element, bytes);
             }
         }
     });
