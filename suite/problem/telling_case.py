@@ -244,10 +244,10 @@ def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingC
         alike = [each for each in others if chosen.items() <= each.options.items()]
         known = {axis for each in alike for axis in _axes_beyond_a_tile(op, each.shape, each.options)}
         for shape in sorted(costs, key=costs.__getitem__):
-            found = _axes_beyond_a_tile(op, shape, chosen)
-            if found - known:
+            beyond = _axes_beyond_a_tile(op, shape, chosen)
+            if beyond - known:
                 yield TellingCase(op.case(shape, **chosen).label, shape, options=chosen, first=False)
-            known |= found
+            known |= beyond
 
 
 def _axes_beyond_a_tile(op: Declared, shape: Shape, options: Mapping[str, Any]) -> set[tuple[int, int]]:
