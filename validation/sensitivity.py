@@ -20,6 +20,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -100,9 +101,9 @@ def measure(case: Case, seed: int = 0) -> Sensitivity:
     starts = outputs.starts(problem.output_shapes)
     parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
-    def refused(places: slice, factor: float) -> bool:
+    def refused(places: slice, error: float) -> bool:
         wrong = value.clone().view(-1)
-        wrong[places] *= factor
+        wrong[places] *= 1.0 + error
         for part, dtype in zip(parts, dtypes, strict=True):
             wrong[part] = wrong[part].to(getattr(torch, dtype)).double()
         return not judge_draw(wrong.view(value.shape).to(getattr(torch, problem.output_dtype)), problem, 0).agrees
@@ -110,9 +111,8 @@ def measure(case: Case, seed: int = 0) -> Sensitivity:
     scale = element = 0.0
     for part, dtype in zip(parts, dtypes, strict=True):
         u, middle = unit_roundoff(dtype), part.start + median_place(value.view(-1)[part], limit.view(-1)[part])
-        one = slice(middle, middle + 1)
-        scale = max(scale, smallest(lambda error, places=part: refused(places, 1.0 + error), u) / u)
-        element = max(element, smallest(lambda error, places=one: refused(places, 1.0 + error), u) / u)
+        scale = max(scale, smallest(partial(refused, part), u) / u)
+        element = max(element, smallest(partial(refused, slice(middle, middle + 1)), u) / u)
     return Sensitivity(case, scale, element)
 
 
