@@ -26,9 +26,10 @@ from suite.worker.session import Session
 PROBLEMS: dict[tuple[str, str], Mapping[str, Problem]] = {}
 
 
-def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
+def problems(operation: str, dtype: str = "") -> Mapping[str, Problem]:
+    op = ops.get(operation)
+    dtype = dtype or op.dtypes[0]
     if (operation, dtype) not in PROBLEMS:
-        op = ops.get(operation)
         cases = op.telling_cases(dtype, op.precisions(dtype)[0])
         PROBLEMS[operation, dtype] = Problems(cases, lambda case: Problem(case, 0, CPU))
     return PROBLEMS[operation, dtype]
@@ -46,7 +47,7 @@ def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> N
     op = ops.get(name)
     names = [each.name for each in op.all_telling]
     assert 20 <= len(set(names)) == len(names) <= 110
-    for dtype in ("float32", "float16", "bfloat16"):
+    for dtype in op.dtypes:
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
             assert set(names) - set(cases) <= {"exact_sums"}, "a family of float8"

@@ -22,6 +22,9 @@ EMPTY = "the branch of an empty result, which no telling case has"
 ORDER = "the gradient depends on the order of the pixels alone"
 PADDING = "a window of minus infinity alone: XLA gives its gradient to the padding, so no telling case has one"
 UNSPECIFIED = "a NaN in x is not specified"
+NO_BFLOAT16 = "no operand is bfloat16"
+EXACT_CODES = "a float8 number is exact in 16 bits"
+INFINITE_SCALES = "infinite scales are not specified: the result depends on the order of the products"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
@@ -65,6 +68,11 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("max_pool2d_grad", r"max_pool2d_grad: -1 -> 1$", PADDING),
     ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
+    ("block_scaled_matmul", r"operand [02]: rounded to bfloat16$", EXACT_CODES),
+    ("block_scaled_matmul", r"block_scaled_matmul: [ab](\[:, span\]\.astype|\.float)\(.*(16|half)", EXACT_CODES),
+    ("block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
+    ("block_scaled_matmul", r"result 0: rounded to bfloat16$", "the result is bfloat16"),
+    ("block_scaled_matmul", r"operand [13]: infinities made finite$", INFINITE_SCALES),
     ("linear_cross_entropy", r"operand [01]: infinities made finite", INFINITE_LOGIT),
     ("linear_cross_entropy", r"operand 1: axis 0: wrong if its size is 1$", ONE_COLUMN),
     ("linear_cross_entropy", r"linear_cross_entropy: 0 -> 1 \(2\)", ONE_COLUMN),

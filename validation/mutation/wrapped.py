@@ -113,7 +113,7 @@ def _odd_last(axis: int, x: torch.Tensor) -> torch.Tensor:
 
 
 def _where(axis: int, condition: Callable[[int], bool], x: torch.Tensor) -> torch.Tensor:
-    return x.flip(axis).mul(1.5).to(x.dtype) if condition(x.shape[axis]) else x
+    return (x.double().flip(axis) * 1.5).to(x.dtype) if condition(x.shape[axis]) else x
 
 
 def _zeroed(x: torch.Tensor, axis: int, begin: int) -> torch.Tensor:
