@@ -53,7 +53,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
     SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
-    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT] DTYPE LAYOUT TxExKxN".
+    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -164,7 +164,8 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
         # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
-        import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
+        module: Any = import_module(function.__module__)
+        module.tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)
         heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
         q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
         yield partial(function, q, k, k, causal="causal" in rest)
@@ -203,6 +204,9 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
 
 def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, E, K, N = map(int, rest[1].split("x"))
+    if "dy" in signature(function).parameters:
+        yield partial(function, empty(T, K, dtype=dtype), empty(T, N, dtype=dtype), empty(E, dtype=torch.int32))
+        return
     weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
     yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
 
@@ -230,6 +234,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "matmul": matmul,
     "block_scaled_matmul": block_scaled,
     "grouped_matmul": grouped,
+    "grouped_matmul_grad": grouped,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
     "attention": attention,

@@ -95,9 +95,14 @@ def grouped_matmul(
                 grouped_matmul_kernel,
                 lambda meta: ((T // meta["BLOCK_M"] + min(T, E)) * triton.cdiv(N, meta["BLOCK_N"]),),
                 x, weight, sizes, out, T, E, K, N, *x.stride(), *weight.stride(), *sizes.stride(),
-                EXPERTS=triton.next_power_of_2(E), **tile,
+                EXPERTS=experts_of(E), **tile,
             )  # fmt: skip
     return finished_output(out, x.dtype)
+
+
+def experts_of(E: int) -> int:
+    """The length of a vector of all experts: a power of two, of at least 16 for scans on a GPU."""
+    return max(16, triton.next_power_of_2(E))
 
 
 def check_sizes(*sizes: int) -> None:

@@ -18,7 +18,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.experts import check_grouped_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.grouped_matmul import check_sizes
+from triton_kernels.grouped_matmul import check_sizes, experts_of
 from triton_kernels.grouped_matmul._configs_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 
 
@@ -96,7 +96,7 @@ def grouped_matmul(
         return x.new_zeros(T, N)
     x_desc, (w_desc, w_rows) = _x_descriptor(x), _weight_descriptor(weight)
     out = empty_output((T, N), x.dtype, x.device)
-    constants: dict[str, Any] = {"W_ROWS": w_rows, "EXPERTS": triton.next_power_of_2(E), **TILE}
+    constants: dict[str, Any] = {"W_ROWS": w_rows, "EXPERTS": experts_of(E), **TILE}
     if INTERPRET:
         set_blocks({"x_desc": x_desc, "w_desc": w_desc, **constants})
         processors = 2

@@ -9,6 +9,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.experts import check_grouped_matmul_grad
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.grouped_matmul import experts_of
 
 DETERMINISTIC = True
 
@@ -85,6 +86,6 @@ def grouped_matmul_grad(
                 grouped_matmul_grad_kernel,
                 lambda meta: (E * triton.cdiv(K, meta["BLOCK_K"]) * triton.cdiv(N, meta["BLOCK_N"]),),
                 x, dy, sizes, out, T, E, K, N, *x.stride(), *dy.stride(), *sizes.stride(),
-                EXPERTS=triton.next_power_of_2(E), **TILE,
+                EXPERTS=experts_of(E), **TILE,
             )  # fmt: skip
     return finished_output(out, x.dtype)
