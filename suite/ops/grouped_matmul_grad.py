@@ -47,13 +47,7 @@ class GroupedMatmulGrad(GroupedMatmul):
         TellingCase("groups_of_tiles", (1024, 16, 40, 24), options={"sizes": "edges"}),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
     )
-    # XLA multiplies the rows of other experts by 0: a NaN in a row of dy reaches all experts. Sizes are integers.
-    untold: tuple[str, ...] = (
-        "nan",
-        "infinity",
-        "subnormal@",
-        *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (0, 1, 2)),
-    )
+    untold: tuple[str, ...] = ("subnormal@", "nan@2", "infinity@2")  # the sizes are integers
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16_392, 2, 40, 72)),
         TellingCase("many_rows", (70_001, 3, 8, 9), options={"sizes": "skewed"}),
