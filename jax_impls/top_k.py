@@ -17,7 +17,8 @@ VENDOR = "XLA"
 def top_k(x: Float[Array, "M N"], *, k: int) -> tuple[Float[Array, "M k"], Int32[Array, "M k"]]:
     """(values, indices) of the k largest numbers of each row, in descending order; NaN is larger than all others.
 
-    x (M, N), k from 1 to N. float32, float16 or bfloat16. Raises ValueError for other arguments.
+    x (M, N), k from 1 to N. float32, float16 or bfloat16. A NaN with the sign bit is less than all numbers. Raises
+    ValueError for other arguments.
     """
     check_top_k(x, k)
     values, indices = lax.top_k(x, k)

@@ -6,9 +6,13 @@ import pytest
 import torch
 from judging import CPU, judge_output
 
+from cuda_ref.top_k import top_k as radix
 from cuda_ref.top_k.maxima import top_k as maxima
 from suite import ops
 from suite.problem.outputs import joined
+from torch_impls.top_k import top_k as torch_line
+from triton_kernels.top_k import top_k as triton
+from triton_kernels.top_k.bitonic import top_k as bitonic
 
 OP = ops.get("top_k")
 
@@ -47,6 +51,13 @@ def test_a_nan_is_the_largest_and_its_index_may_occur_once(monkeypatch: pytest.M
     assert not verdict(x, [nan, nan, inf], [2, 2, 1], monkeypatch).agrees
     assert not verdict(x, [nan, nan, inf], [2, 1, 1], monkeypatch).agrees
     assert not verdict(x, [nan, inf, inf], [2, 1, 1], monkeypatch).agrees
+
+
+@pytest.mark.parametrize("line", [radix, maxima, triton, bitonic, torch_line], ids=lambda each: each.__module__)
+def test_a_nan_with_a_sign_is_the_largest_too(line) -> None:
+    x = torch.tensor([[1.0, torch.inf, -torch.nan, -3.0]])
+    assert x.signbit()[0, 2]
+    assert [each.tolist() for each in line(x, k=3)[1]] == [[2, 1, 0]]
 
 
 def test_zeros_of_either_sign_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:

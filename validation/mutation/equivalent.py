@@ -28,6 +28,7 @@ INFINITE_SCALES = "infinite scales are not specified: the result depends on the 
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
+ONE_NUMBER = "a query of one number, in all"
 NO_COLUMN = "a target that is no column: no family has one"
 ANY_BLOCK = "any number of columns in a block is right"
 ONE_BLOCK = "the line has a block of at least 8,192 columns: all columns of a telling case"
@@ -51,6 +52,10 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
+    ("attention", r"attention: q.float\(\) ->", FLOAT8),
+    ("attention", r"attention: (if q.numel\(\)|1 -> 2 \(3\))", COPIES),
+    ("attention", r"attention: 0 -> 1$", ONE_NUMBER),
+    ("attention", r"attention: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
     ("rope", r"operand [01]: axis 3: (odd last|wrong if its size is (1|odd)$)", EVEN),
     ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
     ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
@@ -76,6 +81,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("linear_cross_entropy", r"by_blocks: (0.0 -> 1.0|\(torch.arange.*half)|linear_cross_entropy: if T == 0", COPIES),
     ("linear_cross_entropy", r"product: (a.element_size|2 -> 3)", ON_A_GPU),
     ("quantize", r"result 0: rounded to bfloat16", EXACT),
+    ("quantize", r"quantize: np.nan_to_num.*float16", EXACT),
     ("quantize", r".*max\((dim|axis)=\(1, 3\)\).clip\(0\)", COPIES),
     ("cross_entropy", r"operand 0: axis 1: wrong if its size is 1$", ONE_COLUMN),
     ("cross_entropy", r"cross_entropy: target >= V", NO_COLUMN),
