@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from judging import CPU, judge_output
+from judging import CPU, called, judge_output
 
 from cuda_ref.grouped_matmul import grouped_matmul as cuda
 from cuda_ref.grouped_matmul_grad import grouped_matmul_grad as cuda_grad
@@ -63,29 +63,30 @@ def test_the_bound_tells_more_roundings(line, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("line", [triton, triton_persistent, cuda], ids=["triton", "persistent", "cuda"])
-def test_sizes_may_change_between_calls(line) -> None:
+def test_sizes_may_change_between_calls(line, device: str) -> None:
     """A launcher that keeps its plans must not keep the sizes."""
     x, weight, _ = OP.make_inputs(OP.case(SHAPE, "bfloat16"), 0, CPU)
     for rows in ([200, 0, 0, 0, 0], [0, 0, 0, 0, 200], [1, 64, 0, 135, 0], [0, 0, 200, 0, 0]):
         sizes = torch.tensor(rows, dtype=torch.int32)
-        torch.testing.assert_close(line(x, weight, sizes), torch_line(x, weight, sizes), rtol=2e-2, atol=2e-2)
+        found = called(line, device, x, weight, sizes)
+        torch.testing.assert_close(found, torch_line(x, weight, sizes), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("line", [triton_grad, cuda_grad], ids=["triton", "cuda"])
-def test_the_gradient_is_that_of_autograd_and_zero_without_rows(line) -> None:
+def test_the_gradient_is_that_of_autograd_and_zero_without_rows(line, device: str) -> None:
     x, weight, sizes = OP.make_inputs(OP.case(SHAPE, sizes="empty"), 0, CPU)
     weight.requires_grad_()
     dy = torch.randn(SHAPE[0], SHAPE[3], generator=torch.Generator().manual_seed(1))
     (expected,) = torch.autograd.grad(torch_line(x, weight, sizes), weight, dy)
-    found = line(x, dy, sizes)
+    found = called(line, device, x, dy, sizes)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert not found[sizes == 0].any()
 
 
-def test_the_last_rows_of_an_expert_do_not_meet_those_of_the_next() -> None:
+def test_the_last_rows_of_an_expert_do_not_meet_those_of_the_next(device: str) -> None:
     op = ops.get("grouped_matmul_grad")
     case = op.case((200, 5, 136, 72), "bfloat16", sizes="edges", inputs="nan")
-    assert judge_output(op, case, triton_grad_persistent(*op.make_inputs(case, 0, CPU))).agrees
+    assert judge_output(op, case, called(triton_grad_persistent, device, *op.make_inputs(case, 0, CPU))).agrees
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
