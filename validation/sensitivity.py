@@ -78,7 +78,12 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "linear_cross_entropy": ((64, 64, 64), (64, 4096, 256)),
     "adam_step": ((4096,), (2**20,)),
 }
-"""A small and a large size of each operation."""
+"""A small and a large size of operations."""
+
+
+def sizes_of(op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a small and a large size; of an operation without a choice, the usual and the default one."""
+    return SIZES.get(op.name) or (op.usual_shape, op.default_cases("cpu")[0].shape)
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def sensitivity_rows(operations: Sequence[str], dtypes: Sequence[str]) -> Iterat
     """Yield a row of the table for each operation and dtype, with the results at the small and at the large size."""
     for name in operations:
         for dtype in supported(ops.get(name), dtypes):
-            found = [measure(ops.get(name).case(shape, dtype)) for shape in SIZES[name]]
+            found = [measure(ops.get(name).case(shape, dtype)) for shape in sizes_of(ops.get(name))]
             cells = [f"{value:.3g}" for each in found for value in (each.scale, each.element)]
             yield [name, dtype, *cells, "; ".join(each.case.label for each in found)]
 
