@@ -86,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels",
+        "every launch and configuration in the tests of compiled Triton kernels; all lines over ranks on telling cases",
     )
 
 
