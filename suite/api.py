@@ -307,7 +307,3 @@ class _Follower(Observer):
     def store(self, operation: Operation, rows: Sequence[Row]) -> None:
         if self._results is not None:
             self._results.put(operation.name, rows)
-
-    def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
-        if self._results is not None:
-            self._results.render(operation.name)

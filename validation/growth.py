@@ -1,6 +1,7 @@
-"""Measures time and memory of a run by its number of rows: `python validation/growth.py [--most 100000]`.
+"""Measures time and memory of a run by its number of rows: `python validation/growth.py`.
 
-Prints the table of docs/scaling.md. Each size runs in its own process, so that its memory is that of the size.
+Prints the size of a message and the table of docs/scaling.md. Each size runs in its own process, so that its memory is
+that of the size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from suite.cluster.ledger import Ledger
-from suite.cluster.messages import Finished
+from suite.cluster.messages import Finished, decode, encode
 from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.report.write import report
@@ -30,8 +31,11 @@ from suite.runner.selection import Selection
 SIZES = (100, 1_000, 10_000, 100_000)
 NAMES = ("torch", "triton", "cuda", "jax")
 """The implementations of a case."""
+SAMPLES = 100
+"""Samples of a row."""
 HEADER = (
-    "| rows | bookkeeping, s | store a case, s | CSV, MB | read, s | memory, MB | report, s | page, MB | memory, MB |"
+    "| rows | bookkeeping, s | store a case, s | memory, MB | write at the end, s | CSV, MB | read, s "
+    "| report, s | page, MB | memory, MB |"
 )
 
 
@@ -47,9 +51,10 @@ def rows_of(case: Case, number: int) -> tuple[Row, ...]:
         row = Row(case.operation, case.label, case.dtype, case.precision, name, Mode.NATIVE, device="cuda:0")
         us = 2.0 + number % 97 + place
         row.fill({"device_us": us, "device_us_low": us * 0.99, "device_us_high": us * 1.01, "recorder": "cupti"})
-        row.fill({"samples": 100, "timed": Attempt.DONE, "error_ratio": 0.5, "gb_per_s": 1000.0, "of_limit": 0.5})
+        row.fill({"samples": SAMPLES, "timed": Attempt.DONE, "error_ratio": 0.5, "gb_per_s": 1000.0, "of_limit": 0.5})
         row.fill({"host": f"host-{number % 125}", "gpu": f"GPU-{number % 1000:036d}", "driver": "580.95.05"})
         row.fill({"vendor": "ATen" if name == "torch" else "", "vs_best": (2.0 + number % 97) / us})
+        row.sample_us = tuple(round(us * (1 + (each * 7919 % 100 - 50) / 5000), 3) for each in range(SAMPLES))
         found.append(row)
     return tuple(found)
 
@@ -59,7 +64,7 @@ def take_all(every: list[Case]) -> None:
     device = resolve("cpu")
     (job,) = plan(Selection(("matrix_add",), NAMES, shapes=("M=1,N=64",), dtypes=("float32",)), device)
     ledger = Ledger([Job(job.op, tuple(every), job.implementations)], Options(device), Observer(), {})
-    while (task := ledger.take(set())) is not None:
+    while (task := ledger.take(set(), "GPU")) is not None:
         answer = Finished(task.number, rows_of(task.case, task.number))
         ledger.store(task.number, answer.rows)
         ledger.finish(task.number, answer.rows)
@@ -73,8 +78,13 @@ def timed(act: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
+def peak_mb() -> float:
+    """The peak memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def measure(count: int) -> Iterator[float]:
-    """The numbers of the table for `count` rows."""
+    """The numbers of the table for `count` rows. Each row is held twice, as in a submitting process."""
     every = cases(count // len(NAMES))
     yield timed(lambda: take_all(every))
     made = [row for number, case in enumerate(every) for row in rows_of(case, number)]
@@ -85,12 +95,25 @@ def measure(count: int) -> Iterator[float]:
         with Results(folder, environment, operations=["matrix_add"]) as results:
             results.put("matrix_add", made[: -len(NAMES)])
             yield timed(lambda: results.put("matrix_add", made[-len(NAMES) :]))
+            yield peak_mb()
+            yield timed(results.complete)
         yield table.stat().st_size / 1e6
         yield timed(lambda: list(read_rows(table)))
-        yield resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield timed(lambda: report([folder], ["html"], folder / "report", open_it=False))
         yield page.stat().st_size / 1e6
-        yield resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield peak_mb()
+
+
+def print_message(times: int = 1000) -> None:
+    """Print size and time of the message with the rows of a case."""
+    answer = Finished(0, rows_of(cases(1)[0], 0))
+    text = encode(answer)
+    write, read = (
+        timed(lambda act=act: [act() for _ in range(times)]) / times  # type: ignore[misc]
+        for act in (lambda: encode(answer), lambda: decode(text))
+    )
+    rows = f"{len(NAMES)} rows with {SAMPLES} samples each"
+    print(f"{rows} as JSON: {len(text) / 1e3:.1f} kB, {write * 1e3:.2g} ms to write, {read * 1e3:.2g} ms to read")
 
 
 def main() -> None:
@@ -104,6 +127,7 @@ def main() -> None:
             print(f" {number:.2g} |" if number < 100 else f" {number:,.0f} |", end="", flush=True)
         print()
         return
+    print_message()
     print(HEADER, "|---" * (HEADER.count("|") - 1) + "|", sep="\n", flush=True)
     for count in (each for each in SIZES if each <= given.most):
         subprocess.run([sys.executable, __file__, "--rows", str(count)], check=True)

@@ -194,7 +194,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output,
                 shown.remark(f"resumed: {len(results.kept)} rows are there already")
             compare = local.compare if options.devices > 1 else one_device.compare
             if cluster is not None:
-                compare = partial(remote.compare, address=cluster.address)
+                compare = partial(remote.compare, address=cluster.address, devices=cluster.devices)
             rows = compare(jobs, options, console, results.kept)
             results.complete()
     except KeyboardInterrupt:
@@ -233,7 +233,7 @@ def _report(
 
     from suite.cli.console import print_lines, stdout
     from suite.results.render.failures import failure_lines
-    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
+    from suite.results.render.summary import crossovers, exit_status, gpus_remark, noise_remark, summary, weak_remark
     from suite.runner import inspection
 
     if shown.as_json:
@@ -245,7 +245,7 @@ def _report(
         print(line, flush=True)
     if options.dumped and (written := inspection.summary(rows)):
         shown.remark(f"code: {written}")
-    for remark in filter(None, (noise_remark(rows, options.max_noise), weak_remark(rows))):
+    for remark in filter(None, (noise_remark(rows, options.max_noise), weak_remark(rows), gpus_remark(rows))):
         shown.remark(remark)
     if results.problem is not None:
         say(summary(rows))

@@ -98,7 +98,6 @@ class RunConsole(Observer):
             self._lines = case_lines(list(self._case.values()), self._bar.console.width, self._view)
 
     def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
-        self._results.render(operation.name)
         self._case, self._lines = {}, ()
         self._finished.update(row.key for row in rows)
         if self._progress and self._bar is None and (found := progress_line(rows)):

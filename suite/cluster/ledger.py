@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from suite.cluster.messages import Group, Task
+from suite.cluster.spread import Spread
 from suite.core.text import one_line
 from suite.results.row import Key, Row, Status
 from suite.runner.device_run import DeviceRun
@@ -20,9 +22,20 @@ MAX_RUNS = 3
 
 
 class Ledger:
-    """The tasks of `jobs`, whose rows go to `observer` as they come. `finished` are rows of an interrupted run."""
+    """The tasks of `jobs`, whose rows go to `observer` as they come. `finished` are rows of an interrupted run.
 
-    def __init__(self, jobs: Sequence[Job], options: Options, observer: Observer, finished: Mapping[Key, Row]) -> None:
+    In a timed run on several `devices`, some cases are timed on more than one of them, once all cases have been given
+    out. A device has a name.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        options: Options,
+        observer: Observer,
+        finished: Mapping[Key, Row],
+        devices: int = 1,
+    ) -> None:
         self._observer = observer
         self._local = DeviceRun(Pool(options.device), options, {}, interpreted_too=not options.native_only)
         kept = defaultdict[tuple[str, ...], list[Row]](list)
@@ -40,6 +53,12 @@ class Ledger:
                 self.tasks.append(Task(len(self.tasks), case, most, references, rows))
         for task in self.tasks:
             self._waiting.setdefault(task.group, deque()).append(task)
+        self._cases = len(self.tasks)
+        self._spread = Spread(self._cases, devices if options.timed else 1)
+        self._again: dict[int, int] = {}
+        """The number of the case that a task times on a further device, by the number of the task."""
+        self._devices: dict[int, str] = {}
+        """The device that has a task, or was the last to have it."""
         self._begun: set[Group] = set()
         self._lost = Counter[int]()
         self._new: set[int] = set()
@@ -47,18 +66,17 @@ class Ledger:
         self._done = 0
         self._total = sum(len(self._local.implementations(job)) for job in self._jobs)
 
-    @property
-    def complete(self) -> bool:
-        """True if every task is finished."""
-        return len(self._rows) == len(self.tasks)
+    def is_complete(self, devices: Collection[str]) -> bool:
+        """True if nothing is left to do for `devices`, those that are left."""
+        return len(self._rows) == self._cases and self._spread.is_complete(devices)
 
     @property
     def rows(self) -> list[Row]:
         """The rows of all finished tasks, in the order of the plan."""
         return [row for number in sorted(self._rows) for row in self._rows[number]]
 
-    def take(self, known: set[Group]) -> Task | None:
-        """The next task for a process that has run tasks of the groups `known`; None if none waits.
+    def take(self, known: set[Group], device: str) -> Task | None:
+        """The next task for a device whose process has run tasks of the groups `known`; None if it has none to do.
 
         A process keeps to its groups, then begins one that no other has, then helps with the longest.
         """
@@ -68,12 +86,26 @@ class Ledger:
         longest = sorted(left, key=lambda group: -len(self._waiting[group]))
         for group in (*mine, *fresh, *longest):
             self._begun.add(group)
-            return self._waiting[group].popleft()
-        return None
+            task = self._waiting[group].popleft()
+            self._devices[task.number] = device
+            return task
+        return self._take_again(device)
+
+    def _take_again(self, device: str) -> Task | None:
+        """A task that times on `device` what another device has run."""
+        if (found := self._spread.begin(device)) is None:
+            return None
+        case, rows = found
+        task = replace(self.tasks[case], number=len(self.tasks), finished=tuple(rows), again=True)
+        self.tasks.append(task)
+        self._again[task.number] = case
+        return task
 
     def give_back(self, number: int) -> None:
         """Let a task that has not begun wait again."""
-        if number not in self._rows:
+        if number in self._again:
+            self._end_again(number, ())
+        elif number not in self._rows:
             task = self.tasks[number]
             self._waiting[task.group].appendleft(task)
 
@@ -86,21 +118,32 @@ class Ledger:
 
     def store(self, number: int, rows: Sequence[Row]) -> None:
         """Pass on rows of a task that are new or have changed."""
-        if number not in self._rows and rows:
+        if number not in self._rows and number not in self._again and rows:
             self._new.add(number)
             self._observer.store(self._jobs[number].op, rows)
 
     def finish(self, number: int, rows: Sequence[Row]) -> None:
         """Record all rows of a task. Nothing happens if it is finished already."""
+        if number in self._again:
+            return self._end_again(number, rows)
         if number in self._rows:
             return
         self._rows[number] = rows
         self._done += len(rows)
         if number in self._new:
             self._observer.case_finished(self._jobs[number].op, rows)
+        self._spread.finish(number, self._devices[number], rows)
+
+    def _end_again(self, number: int, rows: Sequence[Row]) -> None:
+        """Record the rows of a task that timed a case on a further device: none if that device was lost."""
+        case = self._again[number]
+        if changed := self._spread.end(case, rows):
+            self._observer.store(self._jobs[case].op, changed)
 
     def lose(self, number: int, place: str, how: str) -> None:
         """Let a task wait again whose process was lost; the third time its rows say so."""
+        if number in self._again:
+            return self._end_again(number, ())
         if number in self._rows:
             return
         self._lost[number] += 1

@@ -44,7 +44,7 @@ def compare(
     if shared and not finished:
         with Pool(options.device, memory_bytes=options.memory_bytes) as pool:
             build_ahead(shared, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
-    ledger = Ledger(shared, options, observer, finished)
+    ledger = Ledger(shared, options, observer, finished, options.devices)
     with Lanes(setup_of(shared, options), options.devices) as lanes:
         lanes.run(ledger)
     rows = [*ledger.rows, *(one_device.compare(together, options, observer, finished) if together else ())]
@@ -86,7 +86,7 @@ class Lanes:
 
     def run(self, ledger: Ledger) -> None:
         """Run all tasks of `ledger`. Raises `WorkerError` if no process is left."""
-        while not ledger.complete:
+        while not ledger.is_complete(self._left):
             self._give(ledger)
             busy = [(place, lane) for place, lane in self._lanes.items() if lane.task is not None]
             watched = [each for _, lane in busy for each in lane.descriptors]
@@ -97,13 +97,18 @@ class Lanes:
                 except (WorkerDiedError, ValueError) as error:
                     self._lose(place, lane, ledger, str(error))
 
+    @property
+    def _left(self) -> set[str]:
+        """The names of the devices that may still get tasks."""
+        return {str(place) for place, deaths in enumerate(self._deaths) if deaths < MAX_DEATHS}
+
     def _give(self, ledger: Ledger) -> None:
         """Give each idle process a task, and start the processes that are missing."""
         for place, environment in enumerate(self._environments):
             lane = self._lanes.get(place)
             if self._deaths[place] >= MAX_DEATHS or (lane is not None and lane.task is not None):
                 continue
-            if (task := ledger.take(lane.groups if lane is not None else set())) is None:
+            if (task := ledger.take(lane.groups if lane is not None else set(), str(place))) is None:
                 continue
             if lane is None:
                 lane = self._lanes[place] = Lane(self._setup, environment)
@@ -128,5 +133,5 @@ class Lanes:
         gpu = self._environments[place].get("CUDA_VISIBLE_DEVICES", "")
         where = f"{platform.node()} {gpu}" if self._setup.options.device.type == "cuda" else platform.node()
         ledger.lose(lane.task.number, where, how)
-        if all(deaths >= MAX_DEATHS for deaths in self._deaths) and not ledger.complete:
+        if not self._left and not ledger.is_complete(self._left):
             raise WorkerError(f"every process that takes cases has ended: {how}")

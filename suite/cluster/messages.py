@@ -47,7 +47,9 @@ class Task:
     """The largest case of the operation in the plan, which `--sustained` asks for."""
     implementations: tuple[Reference, ...]
     finished: tuple[Row, ...] = ()
-    """Rows of this case from an interrupted run."""
+    """Rows of this case from an interrupted run, or from another device."""
+    again: bool = False
+    """Only time the rows, which another device has checked and timed."""
 
     @property
     def group(self) -> Group:

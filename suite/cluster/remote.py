@@ -43,12 +43,14 @@ def compare(
     finished: Mapping[Key, Row] = MappingProxyType({}),
     *,
     address: str,
+    devices: int = 1,
 ) -> list[Row]:
     """Check and time every implementation of `jobs` on the devices of the run's model in the cluster at `address`.
 
-    The rows are in the order of the plan. Raises `WorkerError` if the cluster is lost.
+    `devices` is their number when the run begins. The rows are in the order of the plan. Raises `WorkerError` if the
+    cluster is lost.
     """
-    ledger = Ledger(jobs, options, observer or Observer(), finished)
+    ledger = Ledger(jobs, options, observer or Observer(), finished, devices)
     with hosts.connected(address) as client:
         Submission(client, options, ledger).run()
     return ledger.rows
@@ -99,13 +101,19 @@ class Submission:
     def run(self) -> None:
         """Run all tasks of the ledger."""
         try:
-            while not self._ledger.complete:
+            while not self._ledger.is_complete(self._left):
                 self._look()
                 self._give()
                 with contextlib.suppress(Empty):
                     self._hear(self._done.get(timeout=LOOK_S))
         finally:
             self._stop()
+
+    @property
+    def _left(self) -> set[str]:
+        """The names of the devices that may still get tasks."""
+        names = {seat.place.name for seat in self._seats.values()}
+        return {name for name in names if self._deaths[name] < MAX_DEATHS}
 
     def _look(self) -> None:
         """Find the workers that have come or gone, once in LOOK_S."""
@@ -142,7 +150,7 @@ class Submission:
 
     def _check_alone(self) -> None:
         """Raise `WorkerError` if no device is left that may have a task."""
-        if any(self._deaths[seat.place.name] < MAX_DEATHS for seat in self._seats.values()):
+        if self._left:
             self._seen = time.monotonic()
         elif self._seats:
             raise WorkerError(f"each device has lost its last {MAX_DEATHS} cases ({self._how}): {GO_ON}")
@@ -157,8 +165,8 @@ class Submission:
         for address, seat in self._seats.items():
             if seat.task is not None or address in self._busy or self._deaths[seat.place.name] >= MAX_DEATHS:
                 continue
-            if (task := self._ledger.take(seat.groups)) is None:
-                return
+            if (task := self._ledger.take(seat.groups, seat.place.name)) is None:
+                continue
             self._submitted += 1
             seat.task = task
             seat.groups.add(task.group)

@@ -58,6 +58,8 @@ class Session:
         chosen = tuple(_implementation(task.case, each) for each in task.implementations)
         job, case = Job(op, (task.case, task.largest), chosen), task.case
         progress = _Progress(task.number, send, self._place)
+        if task.again:
+            return Finished(task.number, tuple(self._run.time_again(job, case, task.finished, progress)))
         self._run.finished = {row.key: row for row in task.finished}
         rows = self._run.run(job, case, progress)
         self._inspection.inspect(job, case, rows, progress)

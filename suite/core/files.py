@@ -51,6 +51,31 @@ def write_atomically(path: Path, text: str | bytes) -> None:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error
 
 
+def append(path: Path, text: str, size: int) -> int | None:
+    """Append `text` to a file of `size` bytes, sync it to disk, and return its new size.
+
+    None, and no change, if the file has another size or is gone. Raises `ResultsError`; the file is then as before,
+    unless the process is killed.
+    """
+    try:
+        with uninterruptible(), path.open("r+b") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                return None
+            try:
+                file.seek(size)
+                written = file.write(text.encode("utf-8", "backslashreplace"))
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), size)
+                raise
+            return size + written
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error
+
+
 class NotReadableError(OSError):
     """A path that is no regular file, or is larger than allowed. The text says which, without the path."""
 

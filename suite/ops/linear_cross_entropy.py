@@ -147,7 +147,7 @@ class LinearCrossEntropy(Operation):
         "strided": layer_family(family.strided_views(ODD)),
         "offset": layer_family(family.offset(ODD)),
         "ignore_index": Family(
-            f"ignore_index={OTHER_INDEX}, a column", with_target(OTHER_INDEX), shapes=(ODD,),
+            f"ignore_index={OTHER_INDEX}, a column, for some targets", LAYER, shapes=(ODD,),
             arguments={"ignore_index": OTHER_INDEX},
         ),
         "all_ignored": Family("every target is ignored: zeros", with_target(), shapes=(ODD,)),

@@ -43,7 +43,7 @@ def _samples(part: Part) -> Iterator[tuple[float, ...]]:
     names = dict.fromkeys(entry.row.operation for entry in part.entries)
     kept = {name: read_samples(folder / f"{name}{SUFFIX}") for name in names}
     for entry in part.entries:
-        samples = kept[entry.row.operation].get(entry.row.key, ())
+        samples = entry.row.sample_us or kept[entry.row.operation].get(entry.row.key, ())
         yield samples if all(map(math.isfinite, samples)) else ()
 
 

@@ -10,7 +10,7 @@ from suite.report.comparisons import Comparison, comparisons
 from suite.report.load import Entry, Run
 from suite.report.ranking import LEVEL, CaseResult, Outcome, ranked_cases
 from suite.report.wording import interval, percent_of_limit, ratio
-from suite.results.render import crossovers, number
+from suite.results.render import crossovers, gpus_remark, number
 from suite.results.row import Status
 from suite.results.two_times import order_differs, rows_with_both_times
 
@@ -42,6 +42,7 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
         *_with_run_names(runs, map(_cpu_against_gpu, runs)),
         *_with_run_names(runs, map(_fastest_without_vendor, results)),
         *_with_run_names(runs, (_not_ranked(run.entries) for run in runs)),
+        *_with_run_names(runs, (_between_gpus(run.entries) for run in runs)),
     ]
     return parts or [Finding("0 rows", "No row was checked or timed.")]
 
@@ -207,3 +208,11 @@ def _not_ranked(entries: Sequence[Entry]) -> Iterator[Finding]:
         yield Finding(f"{count} noisy", text)
     if entries and not timed:
         yield Finding("0 times", "No row has a time: the implementations were checked for agreement only.")
+
+
+def _between_gpus(entries: Sequence[Entry]) -> Iterator[Finding]:
+    """The spread of the rows that were timed on several GPUs of a model."""
+    spreads = [entry.row.gpu_spread for entry in entries if entry.row.gpu_spread is not None]
+    if spreads:
+        sentence = f"{gpus_remark(entry.row for entry in entries)}."
+        yield Finding(f"{100 * max(spreads):.1f}% between GPUs", sentence)

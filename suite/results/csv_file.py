@@ -1,21 +1,27 @@
-"""Writes rows as a CSV file (RFC 4180, lines end in a line feed), and reads them again."""
+"""Writes rows as a CSV file (RFC 4180, lines end in a line feed), and reads them again.
+
+Until a run ends, its table is a *journal*, to which it appends. A journal has one more column, `sample_us`, and a line
+for each record. A row may come again: the last one counts. A last line without its end, from a killed process, is left
+out.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from suite.core.errors import ResultsError
-from suite.core.files import read_text
+from suite.core.files import MAX_RESULT_BYTES, read_regular
 from suite.core.text import one_line
 from suite.results import dimensions, legacy
-from suite.results.row import COLUMNS, TYPES, Row
+from suite.results.row import COLUMNS, TYPES, Key, Row
 
 DIMENSION_COLUMNS = COLUMNS.index("case") + 1
 """Position of the first column of dimensions and options. These columns are not read again."""
@@ -26,16 +32,40 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 apostrophe in front, so that the spreadsheet shows it as text. Reading the table removes the apostrophe."""
 
 
+SAMPLES = "sample_us"
+"""The last column of a journal: the raw samples as a JSON list."""
+
+
 def to_csv(rows: Iterable[Row]) -> str:
     """The table as text. Floats are written with all their digits, so that reading gives the same number."""
     rows = list(rows)
-    more = dimensions.columns(rows)
-    added = list(more[0]) if more else []
-    records: list[Iterable[Any]] = [(*COLUMNS[:DIMENSION_COLUMNS], *added, *COLUMNS[DIMENSION_COLUMNS:])]
-    for row, values in zip(rows, more, strict=True):
-        cells = [cell(getattr(row, name)) for name in COLUMNS]
-        records.append([*cells[:DIMENSION_COLUMNS], *map(cell, values.values()), *cells[DIMENSION_COLUMNS:]])
-    return "".join(map(_record, records))
+    names = dimensions.names(rows)
+    return _header(names) + "".join(_record(_cells(row, names)) for row in rows)
+
+
+def journal_header(names: Sequence[str]) -> str:
+    """The first record of a journal. `names` are its columns of dimensions."""
+    return _header(names, SAMPLES)
+
+
+def journal_records(rows: Iterable[Row], names: Sequence[str]) -> str:
+    """The records of rows that are appended to a journal."""
+    return "".join(_record(_journal_cells(row, names)) for row in rows)
+
+
+def _journal_cells(row: Row, names: Sequence[str]) -> list[Any]:
+    cells = [each.replace("\n", " ") if isinstance(each, str) else each for each in _cells(row, names)]
+    return [*cells, json.dumps(row.sample_us, separators=(",", ":"))]
+
+
+def _header(names: Sequence[str], *last: str) -> str:
+    return _record((*COLUMNS[:DIMENSION_COLUMNS], *names, *COLUMNS[DIMENSION_COLUMNS:], *last))
+
+
+def _cells(row: Row, names: Sequence[str]) -> list[Any]:
+    cells = [cell(getattr(row, name)) for name in COLUMNS]
+    values = dimensions.values(row, names)
+    return [*cells[:DIMENSION_COLUMNS], *map(cell, values), *cells[DIMENSION_COLUMNS:]]
 
 
 def cell(value: Any) -> Any:
@@ -60,12 +90,10 @@ def read_rows(path: Path) -> list[Row]:
     Raises `ResultsError` with the number of the row if the file is damaged or is not a results table.
     """
     try:
-        records = list(csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
+        header, *body = _records(path)
     except (OSError, ValueError, csv.Error) as error:
         raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
-    if not records:
-        raise ResultsError(f"{path}: not a readable results table: No columns to parse from file")
-    header, *body = records
+    is_journal = header[-1:] == [SAMPLES]
     header = [legacy.RENAMED.get(name, name) for name in header]
     is_old = not any(name in header for name in legacy.MISSING)
     expected = [name for name in COLUMNS if not (is_old and name in legacy.MISSING)]
@@ -81,13 +109,42 @@ def read_rows(path: Path) -> list[Row]:
     for number, record in enumerate(body, 1):
         try:
             row = _row(record, places, header)
-        except ValueError as error:
+            row.sample_us = _samples(record[-1]) if is_journal else ()
+        except (ValueError, RecursionError) as error:
             raise ResultsError(
                 f"{path}: not a results table, or a damaged one: row {number}: {one_line(error)}"
             ) from None
         row = legacy.completed(row) if is_old else row
         rows.append(row if "noisy" in header else legacy.with_noise(row))
-    return rows
+    return _last(rows) if is_journal else rows
+
+
+def _records(path: Path) -> list[list[str]]:
+    """The header and the other records. Raises `ValueError` if there is no header."""
+    contents = read_regular(path, MAX_RESULT_BYTES)
+    if contents.partition(b"\n")[0].endswith(f",{SAMPLES}".encode()):
+        contents = contents[: contents.rfind(b"\n") + 1]
+        csv.field_size_limit(MAX_RESULT_BYTES)  # the samples of a row may be longer than Python's limit
+    found = list(csv.reader(io.StringIO(contents.decode("utf-8-sig"), newline=""), strict=True))
+    if not found:
+        raise ValueError("No columns to parse from file")
+    return found
+
+
+def _last(rows: Iterable[Row]) -> list[Row]:
+    """The last row of each key, in the order of the first ones."""
+    found: dict[Key, Row] = {}
+    for row in rows:
+        found[row.key] = row
+    return list(found.values())
+
+
+def _samples(text: str) -> tuple[float, ...]:
+    """The samples of a record. Raises `ValueError` for a text that is no list of numbers."""
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(each, int | float) for each in found):
+        raise ValueError(f"{SAMPLES} is {text[:40]!r}")
+    return tuple(map(float, found))
 
 
 def _row(record: list[str], places: dict[str, int], header: list[str]) -> Row:

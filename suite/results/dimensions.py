@@ -25,14 +25,18 @@ def options_of(operation: str) -> tuple[Option, ...]:
     return ops.options(operation) if operation in ops.names() else ()
 
 
-def columns(rows: Iterable[Row]) -> list[dict[str, str]]:
-    """The columns of each row, the same for all: sizes as digits, switches as `yes` or empty, other options as text.
+def names(rows: Iterable[Row]) -> list[str]:
+    """The columns of all rows, in the order in which they come."""
+    return list(dict.fromkeys(name for row in rows for name in _case_columns(row)))
+
+
+def values(row: Row, names: Iterable[str]) -> list[str]:
+    """The row's values in the columns `names`: sizes as digits, switches as `yes` or empty, other options as text.
 
     An option that the case does not name has its default, such as `layout=nn`.
     """
-    found = [_case_columns(row) for row in rows]
-    names = dict.fromkeys(name for each in found for name in each)
-    return [{name: each.get(name, "") for name in names} for each in found]
+    found = _case_columns(row)
+    return [found.get(name, "") for name in names]
 
 
 def _case_columns(row: Row) -> dict[str, str]:

@@ -31,6 +31,7 @@ ADDED_COLUMNS = (
     ),
     *("count_shared_stores", "count_conflicts", "count_atomics", "count_barriers", "count_divergent", "count_flops"),
     *("count_elements_loaded", "count_elements_stored", "count_masked", "host", "gpu", "driver"),
+    *("gpus", "gpu_spread"),
 )
 """Columns that were added later. A table without them gets their defaults."""
 

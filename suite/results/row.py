@@ -81,7 +81,7 @@ def _outside_table(default: Any) -> Any:
     return field(default=default, repr=False, compare=False, metadata={OUTSIDE_TABLE: True})
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One implementation on one case. A number that was not measured is None, and empty in the CSV.
 
@@ -240,6 +240,8 @@ class Row:
     host: str = _column("the host that ran it; empty for a run on one device", "")
     gpu: str = _column("the UUID of the GPU that ran it; empty on a CPU, and for a run on one device", "")
     driver: str = _column("the version of that GPU's driver", "")
+    gpus: int | None = _column("GPUs of the model that timed it; empty for one")
+    gpu_spread: float | None = _column("largest / smallest device_us of these GPUs, minus 1; empty for one")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

@@ -1,13 +1,14 @@
 """Writes a results folder: `<operation>.csv`, its raw samples, `<operation>.md`, and `environment.json`.
 
-The Markdown is rendered from the rows. `environment.json` holds the record of the last run, and of each earlier run
+During the run the table is a journal with the samples; the other files are written once, at its end. The Markdown is
+rendered from the rows. `environment.json` holds the record of the last run, and of each earlier run
 that left a table in the folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from suite.core.signals import uninterruptible
 from suite.results import resume
 from suite.results.csv_file import to_csv
 from suite.results.groups import cases
+from suite.results.journal import Journal
 from suite.results.render import markdown
 from suite.results.replacing import refuse_replacing
 from suite.results.row import Key, Row
@@ -28,7 +30,7 @@ from suite.results.samples import SUFFIX, read_samples, to_npz
 
 
 class Results:
-    """Writes the rows of a run as they come. A file is replaced as a whole; no file changes before the first row.
+    """Writes the rows of a run as they come: they are appended to a journal. No file changes before the first row.
 
     The folder is locked while this is open, so that no other run writes there. A full disk does not end the run:
     `problem` holds the error until a later attempt writes everything, and `on_problem` is called with it once.
@@ -64,10 +66,11 @@ class Results:
         """Operations whose CSV has rows of this run: `tables` of the environment record."""
         self._begun: list[str] = []
         """Operations whose files are this run's, or are about to be: `begun` of the environment record."""
+        self._journals: dict[str, Journal] = {}
         self._unwritten: set[str] = set()
-        self._unrendered: set[str] = set()
-        self._sampled: set[str] = set()
-        """Operations with samples that are not written yet."""
+        """Operations whose files lack something that an earlier attempt could not write."""
+        self._unfinished: set[str] = set()
+        """Operations whose table is a journal."""
         self._complete = False
         operations = list(operations)
         self._lock = FolderLock(folder)
@@ -88,7 +91,8 @@ class Results:
 
     def _continue(self, previous: resume.PreviousRun) -> None:
         """Take over the rows and the environment record of the interrupted run, and record the time of resuming."""
-        begun = previous.environment.pop("run").get("begun")
+        state = previous.environment.pop("run")
+        begun = state.get("begun")
         self._begun = list(dict.fromkeys([*previous.rows, *(begun if isinstance(begun, list) else ())]))
         previous.environment.pop(resume.EARLIER, None)
         times = previous.environment.get("resumed_utc")
@@ -96,9 +100,10 @@ class Results:
         self._environment = {**previous.environment, "resumed_utc": [*(times if isinstance(times, list) else []), now]}
         self._tables = {name: rows for name, rows in previous.rows.items() if rows}
         self._listed = list(self._tables)
+        self._unfinished = set() if state.get("complete") else set(self._tables)
         for name, rows in self._tables.items():
             for key, samples in self._samples_of(name).items():
-                if key in rows:
+                if key in rows and not rows[key].sample_us:  # those of a journal are the latest
                     rows[key].sample_us = samples
 
     def _samples_of(self, operation: str) -> dict[Key, tuple[float, ...]]:
@@ -125,20 +130,13 @@ class Results:
         return bool(self._listed)
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
-        """Add copies of `rows`, replacing those of the same key, and write the operation's CSV and samples."""
-        rows = list(rows)
+        """Add copies of `rows`, replacing those of the same key, and append them to the operation's table."""
+        new = [replace(row, sample_us=row.sample_us if self._keep_samples else ()) for row in rows]
         with uninterruptible():
-            if self._keep_samples and any(row.sample_us for row in rows):
-                self._sampled.add(operation)
-            self._tables.setdefault(operation, {}).update((row.key, replace(row)) for row in rows)
+            self._tables.setdefault(operation, {}).update((row.key, row) for row in new)
             self._unwritten.add(operation)
-            self._unrendered.add(operation)
-            self._attempt(lambda: self._write(operation))
-
-    def render(self, operation: str) -> None:
-        """Render `<operation>.md` again if its rows have changed."""
-        if operation in self._unrendered:
-            self._attempt(lambda: self._render(operation))
+            self._unfinished.add(operation)
+            self._attempt(lambda: self._append(operation, new))
 
     def complete(self) -> None:
         """Record that the run is complete, unless something could not be written."""
@@ -148,49 +146,55 @@ class Results:
             self._attempt(self._write_environment)
 
     def _write_pending(self) -> None:
-        """Write what an earlier attempt could not write, and render the tables that have changed."""
-        for operation in sorted(self._unwritten):
-            self._attempt(lambda operation=operation: self._write(operation))  # type: ignore[misc]
-        for operation in sorted(self._unrendered - self._unwritten):
-            self.render(operation)
+        """Write the tables as they stay, sorted by case, with the files beside them."""
+        for operation in sorted(self._unfinished):
+            self._unwritten.add(operation)
+            self._attempt(lambda operation=operation: self._finish(operation))  # type: ignore[misc]
 
-    def _write(self, operation: str) -> None:
-        """Write the environment record without this table, the samples, the table, and the record with the table.
+    def _append(self, operation: str, new: Sequence[Row]) -> None:
+        """Append `new` to the journal, or write all rows to a new one.
 
-        A process that is killed in between may leave a new table that the record does not list, but never an old table
-        that it lists as new. Samples come before the table, so that a time in the table has its samples.
+        The environment record is written without a new table, then with it. A process that is killed in between may
+        leave a new table that the record does not list, but never an old table that it lists as new.
         """
+        self._begin(operation)
+        journal = self._journals.pop(operation, None)
+        if journal is None or not journal.append(new):
+            journal = Journal(self._table(operation), self._tables[operation].values())
+        self._journals[operation] = journal
+        self._list(operation)
+        self._unwritten.discard(operation)
+
+    def _begin(self, operation: str) -> None:
+        """Before the first row of an operation: claim its files, and remove those that belong to an earlier table."""
         if operation not in self._begun:
             self._begun.append(operation)
             self._write_environment()
-        problem: ResultsError | None = None
-        try:
-            self._write_samples(operation)
-        except ResultsError as error:
-            problem = error
-        together = cases(self._tables[operation].values())  # several devices finish rows of several cases in turns
-        write_atomically(self.folder / f"{operation}.csv", to_csv(row for rows in together for row in rows))
+        if operation not in self._listed:
+            for kind in (SUFFIX, ".md"):
+                with suppress(OSError):
+                    (self.folder / f"{operation}{kind}").unlink()
+
+    def _list(self, operation: str) -> None:
         if operation not in self._listed:
             self._listed.append(operation)
             self._write_environment()
-        if problem is not None:
-            raise problem
+
+    def _finish(self, operation: str) -> None:
+        """Write samples, table and Markdown. The table comes after the samples, which the journal has until then."""
+        self._begin(operation)
+        rows = [row for case in cases(self._tables[operation].values()) for row in case]
+        if any(row.sample_us for row in rows):
+            write_atomically(self.folder / f"{operation}{SUFFIX}", to_npz(rows))
+        write_atomically(self._table(operation), to_csv(rows))
+        self._journals.pop(operation, None)
+        self._list(operation)
+        write_atomically(self.folder / f"{operation}.md", markdown(rows, self._environment))
+        self._unfinished.discard(operation)
         self._unwritten.discard(operation)
 
-    def _write_samples(self, operation: str) -> None:
-        """Write the samples if there are new ones. Remove those of an earlier run."""
-        path = self.folder / f"{operation}{SUFFIX}"
-        if operation in self._sampled:
-            write_atomically(path, to_npz(self._tables[operation].values()))
-            self._sampled.discard(operation)
-        elif operation not in self._listed:
-            with suppress(OSError):
-                path.unlink()
-
-    def _render(self, operation: str) -> None:
-        rows = list(self._tables[operation].values())
-        write_atomically(self.folder / f"{operation}.md", markdown(rows, self._environment))
-        self._unrendered.discard(operation)
+    def _table(self, operation: str) -> Path:
+        return self.folder / f"{operation}.csv"
 
     def _write_environment(self) -> None:
         state = {

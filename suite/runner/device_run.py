@@ -115,6 +115,14 @@ class DeviceRun:
             row.fill(merged(self._runs[row.key]))
         self._complete(job, case, timed, progress)
 
+    def time_again(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> list[Row]:
+        """Time the rows that another device of the model has timed, and return copies with the times of this one."""
+        again = [without_times(row) for row in rows if row.status is Status.OK and row.timed is Attempt.DONE]
+        progress.step(0, f"timing {len(again)} implementations on a further device")
+        self._time(job, case, again, 0, progress)
+        progress.store(again)
+        return again
+
     # ------------------------------------------------------------------ check
 
     def _check_all(self, job: Job, case: Case, progress: CaseProgress) -> list[Row]:

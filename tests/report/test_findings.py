@@ -157,3 +157,14 @@ def test_a_case_with_another_winner_on_another_card_is_named(tmp_path: Path) -> 
 def test_no_winner_changes_where_it_stays_or_intervals_overlap(tmp_path: Path, speeds: dict[str, float]) -> None:
     texts = [each.sentence for each in findings(cards(tmp_path, speeds))]
     assert any("another winner than NVIDIA H200 in 0 of 1 cases." in text for text in texts)
+
+
+def test_the_spread_between_gpus_is_named_with_its_largest_row(tmp_path: Path) -> None:
+    rows = square()
+    for place, each in enumerate(rows[:3]):
+        each.gpus, each.gpu_spread = 2, 0.01 * (1 + place)
+    assert any(text.startswith(
+        "3 rows were timed on up to 2 GPUs: the slowest takes 2.0% more time than the fastest (median), 3.0% at most "
+        f"(matmul M=N=K=1024 bf16 {rows[2].implementation}"
+    ) for text in sentences(tmp_path / "with", rows))  # fmt: skip
+    assert not any("GPUs:" in text for text in sentences(tmp_path / "without", square()))

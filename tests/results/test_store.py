@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from suite.core.errors import ResultsError, UsageError
-from suite.results import store
-from suite.results.csv_file import read_rows
+from suite.results import journal, store
+from suite.results.csv_file import read_rows, to_csv
 from suite.results.render import markdown
 from suite.results.resume import table_records
 from suite.results.store import Results
@@ -35,6 +35,7 @@ def test_rows_are_written_as_they_come_and_other_operations_stay(tmp_path: Path)
     assert record["device"]["name"] == "D"
     assert record["run"] == {"complete": True, "tables": ["matmul"], "begun": ["matmul"], "settings": {}}
     assert (tmp_path / "sigmoid.csv").read_text(encoding="utf-8") == "kept"
+    assert (tmp_path / "matmul.csv").read_text(encoding="utf-8") == to_csv([row(device_us=3.0), row("numpy")])
     assert {path.name for path in tmp_path.iterdir()} == {"sigmoid.csv", "matmul.csv", "matmul.md", "environment.json"}
 
 
@@ -77,37 +78,22 @@ def test_a_record_that_is_not_ours_is_replaced_if_forced_alone(tmp_path: Path, t
     assert list(table_records(tmp_path)) == ["matmul"]
 
 
-def test_markdown_is_rendered_from_the_rows_of_the_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rendering reads no file. Changes of a row after it was put do not appear."""
+def test_files_are_written_from_the_rows_as_they_were_put(tmp_path: Path) -> None:
     with Results(tmp_path, ENVIRONMENT) as results:
         live = row(device_us=1.0)
         results.put("matmul", [live])
         live.device_us = 2.0
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "open", lambda *_, **__: pytest.fail("a file was read"))
-            results.render("matmul")
     text = (tmp_path / "matmul.md").read_text(encoding="utf-8")
     assert text == markdown(read_rows(tmp_path / "matmul.csv"), ENVIRONMENT)
     assert read_rows(tmp_path / "matmul.csv")[0].device_us == 1.0
-
-
-def test_a_table_is_rendered_only_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered: list[int] = []
-    monkeypatch.setattr(store, "markdown", lambda rows, environment: rendered.append(len(rows)) or "")
-    with Results(tmp_path, ENVIRONMENT) as results:
-        results.render("matmul")
-        results.put("matmul", [row()])
-        results.put("matmul", [row("numpy")])
-        for _ in range(2):
-            results.render("matmul")
-    assert rendered == [2]
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problems: list[str] = []
     with Results(tmp_path, ENVIRONMENT, on_problem=problems.append) as results:
         with monkeypatch.context() as patch:
-            patch.setattr(store, "write_atomically", full)
+            for module in (store, journal):
+                patch.setattr(module, "write_atomically", full)
             for name in ("torch", "numpy"):
                 results.put("matmul", [row(name)])
             assert isinstance(results.problem, ResultsError)

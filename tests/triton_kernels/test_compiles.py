@@ -18,6 +18,8 @@ from cuda_ref.build import cache as _cache
 
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
+SINGLE = {"sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel", "clear_kernel"}
+"""Kernels of few numbers, such as the second launch of a sum and the first of a loss."""
 PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configurations are compiled, or the first
     "elementwise": [
         *[
@@ -36,7 +38,10 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
-        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072"],
+        *["silu_mul_quantize bfloat16 8192x14336", "rms_norm_quantize_held bfloat16 16384x4096"],
+        *["rms_norm_quantize bfloat16 16384x4096", "rms_norm_quantize bfloat16 1024x131072"],
+        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072", "cumsum_lookback bfloat16 64x1048576"],
+        *["top_k bfloat16 64x128256x50", "top_k_bitonic bfloat16 64x128256x50", "top_k_bitonic float32 16384x256x8"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],
         *["cross_entropy_registers bfloat16 4096x128256", "cross_entropy_registers float32 4096x4096"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
@@ -50,8 +55,17 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul_pipelined float16 tt 4096 first", "matmul_pipelined tf32 tn 4096 first"],
         *["matmul_pipelined tf32 nn 1001x1004x4096 first", "matmul_pipelined float32 nn 4096 first"],
         *["matmul_pipelined float8_e4m3fn nt 4096 first", "matmul_pipelined float8_e4m3fn nt 1008x1008x1024 first"],
+        "block_scaled_matmul float8_e4m3fn 4096x4096x4096 first",
+        "block_scaled_matmul_persistent float8_e4m3fn 4096x4096x4096 first",
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
         *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
+    ],
+    "grouped": [
+        *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],
+        "grouped_matmul_persistent bfloat16 nn 32768x8x4096x14336",
+        "grouped_matmul_persistent bfloat16 nt 512x128x2048x768 first",
+        "grouped_matmul_grad bfloat16 nn 32768x8x4096x14336 first",
+        "grouped_matmul_grad_persistent bfloat16 nn 32768x8x4096x14336 first",
     ],
     "matmul_auto": [
         *["matmul_auto bfloat16 nn 16x14336x4096", "matmul_auto bfloat16 nn 128x128x32768 first"],
@@ -168,15 +182,17 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
         # Its two passes keep a block of three operands in registers; such rows wait for memory.
         long = record["kernel"] == "long_add_rms_norm_kernel"
         assert record["spills"] <= (40 if long else 5), record
+        if "quantize" in launch:  # a thread's codes are a quarter or half as wide as its numbers
+            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
+            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
+            continue
         if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "cumsum", "sum", "cross_entropy")):
-            # The second launch of a sum, and the first of a loss, read single numbers.
-            if record["kernel"] not in ("sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel"):
+            if record["kernel"] not in SINGLE:
                 assert count(record, r"LDG(STS)?\.E(\.\w+)*\.128") > 0, record  # or by asynchronous copies
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
-        if launch.startswith("quantize"):  # a thread's codes are a quarter or half as wide as its numbers
-            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
-            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
+        if launch.startswith("top_k"):  # merge_kernel reads a list of keys that is shorter than 16 bytes a thread
+            assert count(record, r"LDG\.E\.(64|128)") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue

@@ -5,7 +5,7 @@ from suite.results.render.columns import number
 from suite.results.render.markdown import markdown, pipe_table, plain
 from suite.results.render.matrix import matrix_lines
 from suite.results.render.overview import findings, overview_lines
-from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
+from suite.results.render.summary import crossovers, exit_status, gpus_remark, noise_remark, summary, weak_remark
 from suite.results.render.text import case_lines
 from suite.results.render.view import View
 
@@ -16,6 +16,7 @@ __all__ = [
     "crossovers",
     "exit_status",
     "findings",
+    "gpus_remark",
     "markdown",
     "matrix_lines",
     "noise_remark",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from suite.core.text import one_line
 from suite.results.groups import cases, standings
@@ -56,6 +57,20 @@ def weak_remark(rows: Sequence[Row]) -> str:
         return ""
     reasons = "; ".join(dict.fromkeys(row.weakness for row in weak))
     return one_line(f"{len(weak)} of {len(rows)} rows say little, even if they are ok: {reasons}")
+
+
+def gpus_remark(rows: Iterable[Row]) -> str:
+    """A sentence on the spread between the GPUs of a model; empty if no row was timed on several."""
+    found = [row for row in rows if row.gpu_spread is not None]
+    if not found:
+        return ""
+    most = max(found, key=lambda row: row.gpu_spread or 0.0)
+    middle, high = (100 * (each or 0.0) for each in (median(row.gpu_spread or 0.0 for row in found), most.gpu_spread))
+    return one_line(
+        f"{len(found)} rows were timed on up to {max(row.gpus or 1 for row in found)} GPUs: the slowest takes "
+        f"{middle:.1f}% more time than the fastest (median), {high:.1f}% at most "
+        f"({case_title(most)} {most.implementation})"
+    )
 
 
 def noise_remark(rows: Iterable[Row], limit: float) -> str:
