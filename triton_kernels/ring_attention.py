@@ -11,6 +11,7 @@ from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.contract import check_ring_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
+from triton_kernels._runtime.shares import zigzag
 from triton_kernels._runtime.symmetric import arriving
 from triton_kernels.attention import HEAD_DIMS, LOG2_E, LONGEST, LOWEST
 
@@ -136,15 +137,13 @@ def ring_attention(
     acc = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
 
-    def places(rank: int) -> tuple[int, int]:
-        return rank * half, ranks * half + (ranks - 1 - rank) * (S - half)
-
     tile = tile_of(q.dtype, D)
     for step, (rank, (keys, values)) in enumerate(arriving(torch.stack((k, v)), group)):
         with device_of(q):
             launch(
                 ring_kernel, (B * H * triton.cdiv(S, tile["BLOCK_M"]),),
-                q, keys, values, out, acc, m, l, H, H // H_kv, S, half, *places(group.rank()), *places(rank),
+                q, keys, values, out, acc, m, l, H, H // H_kv, S, half,
+                *zigzag(group.rank(), ranks, S), *zigzag(rank, ranks, S),
                 D**-0.5 * LOG2_E, *q.stride(), *keys.stride()[:2],
                 FIRST=step == 0, LAST=step == ranks - 1, CAUSAL=causal, D=D, **tile,
             )  # fmt: skip

@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jax_impls._runtime.contract import working
+from jax_impls._runtime.shares import zigzag
 
 
 class Sums(NamedTuple):
@@ -32,7 +33,8 @@ class Sums(NamedTuple):
 def positions(S: int, ranks: int, rank: Int[Array, ""]) -> Int[Array, S]:
     """The places of a rank's rows in the whole sequence, if causal shares are balanced (zigzag)."""
     i, half = jnp.arange(S), S // 2
-    return jnp.where(i < half, rank * half + i, ranks * half + (ranks - 1 - rank) * (S - half) + i - half)
+    low, high = zigzag(rank, ranks, S)
+    return jnp.where(i < half, low + i, high + i - half)
 
 
 def attended(

@@ -98,6 +98,12 @@ def test_the_manifest_has_a_scheduler_and_a_worker_pod_on_each_node() -> None:
     assert container["command"][-1] == f"tls://{service['metadata']['name']}:{dask_settings.PORT}"
 
 
+def test_the_manifest_follows_the_schema_of_kubernetes() -> None:
+    schema = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    for each in yaml.safe_load_all(launch.kubernetes("registry/suite:1")):
+        schema.validate(each, schema.latest_version(), strict=True)
+
+
 def test_one_way_to_start_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch, "cluster", "start", "--slurm", "--hosts", "a") == 2
     assert "takes one of --local N, --hosts" in capsys.readouterr().err

@@ -31,6 +31,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "products.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "caches.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "experts.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "shares.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),
@@ -84,7 +85,7 @@ def test_copies_are_declared() -> None:
     assert equal == {name: set(folders) for name, folders in COPIES.items()}
 
 
-@pytest.mark.parametrize("name", ["contract.py", "operands.py", "losses.py", "products.py"])
+@pytest.mark.parametrize("name", ["contract.py", "operands.py", "losses.py", "products.py", "shares.py"])
 def test_the_contract_needs_the_standard_library_and_its_folder_alone(name: str) -> None:
     for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime" / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

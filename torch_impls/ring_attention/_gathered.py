@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_impls._runtime.contract import check_ring_attention
+from torch_impls._runtime.shares import zigzag
 
 
 def gathered(
@@ -34,8 +35,8 @@ def gathered(
     low, high = every[..., :half, :], every.flip(0)[..., half:, :]
     k, v = torch.cat([each.movedim(0, 3).flatten(3, 4) for each in (low, high)], dim=3)
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    ends = (rank + 1) * half, ranks * half + (ranks - rank) * (S - half)
-    for rows, end in zip((slice(0, half), slice(half, S)), ends, strict=True):
+    for rows, first in zip((slice(0, half), slice(half, S)), zigzag(rank, ranks, S), strict=True):
+        end = first + rows.stop - rows.start
         if rows.stop > rows.start:
             out[:, :, rows] = attention(q[:, :, rows], k[:, :, :end], v[:, :, :end], causal=True)
     return out
