@@ -22,6 +22,8 @@ def paged_attention(
     v_pages: Float[Array, "P page H_kv D"],
     table: Int32[Array, "B pages"],
     lengths: Int32[Array, B],
+    scale_k: Float[Array, ""] | None = None,
+    scale_v: Float[Array, ""] | None = None,
     *,
     sm_scale: float | None = None,
 ) -> Float[Array, "B S_q H D"]:
@@ -32,11 +34,12 @@ def paged_attention(
 
     Dtypes: float32 with float32 products, float16 or bfloat16; scores, softmax and sums are float32, and the numerators
     exp(s - max) are rounded to v's dtype. table and lengths: int32. A NaN or an infinity among the last S_q - 1 values
-    of a sequence may reach all its queries.
+    of a sequence may reach all its queries. Pages of float8_e4m3fn have a scale each, of keys and of values: float32 of
+    shape (); their numbers are exact in q's dtype.
 
     Raises ValueError for other shapes and dtypes.
     """
-    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths)
+    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
     slots = table.shape[1] * page
     if q.size == 0 or slots == 0:
         return jnp.zeros(q.shape, q.dtype)
@@ -44,7 +47,8 @@ def paged_attention(
     held = at < lengths[:, None]  # [B, slots]
     used = jnp.where(held[:, ::page], table, 0)  # entries beyond a sequence's pages may be no page
     keys, values = (
-        jnp.where(held[..., None, None], pages[used].reshape(B, slots, H_kv, D), 0) for pages in (k_pages, v_pages)
+        jnp.where(held[..., None, None], pages[used].reshape(B, slots, H_kv, D).astype(q.dtype), 0)
+        for pages in (k_pages, v_pages)
     )
     product = partial(
         jnp.einsum,
@@ -53,7 +57,7 @@ def paged_attention(
     )
     grouped = q.reshape(B, S_q, H_kv, H // H_kv, D)
     scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
-    s = product("bihgd,bjhd->bhgij", grouped, keys) * scale
+    s = product("bihgd,bjhd->bhgij", grouped, keys) * (scale if scale_k is None else scale * scale_k)
     last = lengths[:, None] - S_q + jnp.arange(S_q)  # the last key that each query sees
     s = jnp.where((at <= last[..., None])[:, None, None], s, -jnp.inf)
     row_max = s.max(axis=-1, keepdims=True)
@@ -62,4 +66,5 @@ def paged_attention(
     row_sum = p.sum(axis=-1, keepdims=True)
     row_sum = jnp.where(blind, 1.0, row_sum)
     o = product("bhgij,bjhd->bhgid", p.astype(values.dtype), values) / row_sum
+    o = o if scale_v is None else o * scale_v
     return o.transpose(0, 3, 1, 2, 4).reshape(q.shape).astype(q.dtype)

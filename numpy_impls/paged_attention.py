@@ -17,6 +17,8 @@ def paged_attention(
     v_pages: Float[np.ndarray, "P page H_kv D"],
     table: Int32[np.ndarray, "B pages"],
     lengths: Int32[np.ndarray, B],
+    scale_k: Float[np.ndarray, ""] | None = None,
+    scale_v: Float[np.ndarray, ""] | None = None,
     *,
     sm_scale: float | None = None,
 ) -> Float[np.ndarray, "B S_q H D"]:
@@ -26,15 +28,17 @@ def paged_attention(
     `sm_scale` defaults to 1 / sqrt(D). A query that sees no key gives zeros. Slots without a token are not read.
 
     Dtypes: float32, float16 or bfloat16, any strides; computed in float32, and rounded once. table and lengths: int32.
+    Pages of float8_e4m3fn have a scale each, of keys and of values: float32, of shape ().
     A NaN or an infinity among the last S_q - 1 values of a sequence may reach all its queries.
 
     Raises ValueError for other shapes and dtypes.
     """
-    B, S_q, H, H_kv, _, D = check_paged_attention(q, k_pages, v_pages, table, lengths)
+    B, S_q, H, H_kv, _, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
     out = np.zeros(q.shape, q.dtype)
     if out.size == 0:
         return out
     scale = np.float32(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+    of_keys, of_values = (np.float32(1.0 if each is None else each) for each in (scale_k, scale_v))
     for b in range(B):
         length = int(lengths[b])
         if length == 0:
@@ -43,10 +47,10 @@ def paged_attention(
         hidden = ~np.tri(S_q, length, k=length - S_q, dtype=bool)
         for h in range(H):
             h_kv = h // (H // H_kv)
-            s = (q[b, :, h].astype(np.float32) @ keys[:, h_kv].T) * scale  # [S_q, length]
+            s = (q[b, :, h].astype(np.float32) @ keys[:, h_kv].T) * (scale * of_keys)  # [S_q, length]
             s[hidden] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))
-            o = (p @ values[:, h_kv]) / p.sum(axis=1, keepdims=True)
+            o = (p @ values[:, h_kv]) / p.sum(axis=1, keepdims=True) * of_values
             seeing = max(0, S_q - length)
             out[b, seeing:, h] = o[seeing:]
     return out

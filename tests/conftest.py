@@ -85,7 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-cases",
         action="store_true",
-        help="parity tests without a GPU: every combination of implementation, family and dtype, not every pair",
+        help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
+        "every launch and configuration in the tests of compiled Triton kernels; all lines over ranks on telling cases",
     )
 
 

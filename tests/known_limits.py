@@ -18,6 +18,7 @@ DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush 
 BETWEEN = "the bfloat16 tiles of this CPU (AMX), which oneDNN uses, multiply what lies between strided elements by 0"
 AMX = BF16 if "amx_bf16" in CPU_FLAGS else ()
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
+OF_OTHERS = "XLA multiplies the rows of other experts by 0, and 0 times NaN or infinity is NaN"
 ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
 
@@ -36,9 +37,14 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "matmul", "triton/auto", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "triton/parts", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "triton/pipelined", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "block_scaled_matmul", "triton", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "block_scaled_matmul", "triton/persistent", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "matmul", "torch", "strided"): (AMX, BETWEEN),
+    **{("cpu", "grouped_matmul", "jax", each): (ALL, OF_OTHERS) for each in ("nan", "infinity", "unused_nan")},
+    ("cpu", "grouped_matmul", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "grouped_matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "linear_sigmoid", "torch", "strided"): (AMX, BETWEEN),
     ("cpu", "linear_sigmoid_grad", "torch", "strided"): (AMX, BETWEEN),
     ("cpu", "conv2d", "jax", "subnormal"): (WIDE, FLUSHED),

@@ -25,6 +25,14 @@ def test_every_pair_occurs_in_about_as_few_rows_as_two_columns_need() -> None:
     assert kept == sorted(kept) == thinning.covering(rows)
 
 
+def test_every_word_occurs_in_fewer_texts() -> None:
+    texts = [f"{kernel} {dtype} {size}" for kernel, dtype, size in product("ab", "cde", "fg")]
+    kept = thinning.covering_words(texts)
+    assert set(" ".join(kept).split()) == set(" ".join(texts).split())
+    assert 3 <= len(kept) <= 5
+    assert kept == sorted(kept)
+
+
 def test_the_parity_tests_have_every_pair_that_can_run_and_the_option_has_all() -> None:
     every = parity.combinations(every=True, on_gpu=False)
     kept = parity.combinations(every=False, on_gpu=False)

@@ -6,8 +6,8 @@
     python -m validation.sensitivity --op sum --dtype float32
 
 An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
-large by one factor; of several results, the least sensitive one counts. `element`: one element of median sensitivity is
-wrong. Both are in units of u, the unit roundoff of the output's type.
+large by one factor. `element`: one element of median sensitivity, and not 0, is wrong. Of several results, the least
+sensitive one counts. Both are in units of u, the unit roundoff of the result's type.
 
 Honest results are those of every implementation that computes on the CPU by a library (torch, NumPy, XLA), on the
 telling cases and the default cases. Exit status: 1 if one of them is refused.
@@ -20,6 +20,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -62,8 +63,27 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "attention_grad": ((1, 2, 1, 64, 64, 64), (1, 2, 1, 256, 1024, 64)),
     "multi_head_attention": ((1, 32, 128, 2), (2, 256, 256, 4)),
     "lstm": ((4, 8, 16, 32), (32, 16, 128, 128)),
+    "silu_mul": ((16, 256), (64, 16_384)),
+    "silu_mul_grad": ((16, 256), (64, 16_384)),
+    "rope": ((1, 64, 2, 1, 64), (1, 1024, 4, 2, 128)),
+    "add_rms_norm": ((16, 256), (4, 131_072)),
+    "rms_norm_grad": ((16, 256), (512, 2048)),
+    "layer_norm_grad": ((16, 256), (512, 2048)),
+    "max_pool2d": ((1, 8, 8, 16, 3, 3, 2, 1), (4, 28, 28, 64, 3, 3, 2, 1)),
+    "max_pool2d_grad": ((1, 8, 8, 16, 3, 3, 2, 1), (4, 28, 28, 64, 3, 3, 2, 1)),
+    "quantize": ((16, 256), (64, 8192)),
+    "cumsum": ((16, 256), (4, 131_072)),
+    "paged_attention": ((2, 4, 2, 1, 64, 64, 16), (4, 8, 2, 1, 4096, 64, 64)),
+    "cross_entropy": ((16, 256), (4, 131_072)),
+    "linear_cross_entropy": ((64, 64, 64), (64, 4096, 256)),
+    "adam_step": ((4096,), (2**20,)),
 }
-"""A small and a large size of each operation."""
+"""A small and a large size of operations."""
+
+
+def sizes_of(op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a small and a large size; of an operation without a choice, the usual and the default one."""
+    return SIZES.get(op.name) or (op.usual_shape, op.default_cases("cpu")[0].shape)
 
 
 @dataclass(frozen=True)
@@ -81,25 +101,31 @@ def measure(case: Case, seed: int = 0) -> Sensitivity:
     value, limit = (torch.empty(problem.output_shape, dtype=torch.float64) for _ in range(2))
     for truth in problem.truth(0):
         value[truth.index], limit[truth.index] = truth.value, truth.limit
-    dtype = getattr(torch, problem.output_dtype)
-    u = unit_roundoff(problem.output_dtype)
-
-    def refused(wrong: torch.Tensor) -> bool:
-        return not judge_draw(wrong.to(dtype), problem, 0).agrees
-
-    def scaled(part: slice, error: float) -> torch.Tensor:
-        wrong = value.clone()
-        wrong.view(-1)[part] *= 1.0 + error
-        return wrong
-
+    dtypes = problem.op.output_dtypes(case)
     sizes = [math.prod(shape) for shape in problem.output_shapes]
     starts = outputs.starts(problem.output_shapes)
     parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-    scale = max(smallest(lambda error, part=part: refused(scaled(part, error)), u) for part in parts)
-    sensitivities = (limit / value.abs()).view(-1)
-    middle = int(sensitivities.argsort()[len(sensitivities) // 2])
-    element = smallest(lambda error: refused(scaled(slice(middle, middle + 1), error)), u)
-    return Sensitivity(case, scale / u, element / u)
+
+    def refused(places: slice, error: float) -> bool:
+        wrong = value.clone().view(-1)
+        wrong[places] *= 1.0 + error
+        for part, dtype in zip(parts, dtypes, strict=True):
+            wrong[part] = wrong[part].to(getattr(torch, dtype)).double()
+        return not judge_draw(wrong.view(value.shape).to(getattr(torch, problem.output_dtype)), problem, 0).agrees
+
+    scale = element = 0.0
+    for part, dtype in zip(parts, dtypes, strict=True):
+        u, middle = unit_roundoff(dtype), part.start + median_place(value.view(-1)[part], limit.view(-1)[part])
+        scale = max(scale, smallest(partial(refused, part), u) / u)
+        element = max(element, smallest(partial(refused, slice(middle, middle + 1)), u) / u)
+    return Sensitivity(case, scale, element)
+
+
+def median_place(value: torch.Tensor, limit: torch.Tensor) -> int:
+    """Return the place of the element whose bound is the median, relative to it, of those that are not 0."""
+    places = value.nonzero()[:, 0]
+    order = (limit[places] / value[places].abs()).argsort()
+    return int(places[order[len(order) // 2]])
 
 
 def smallest(refused: Callable[[float], bool], u: float) -> float:
@@ -117,7 +143,7 @@ def sensitivity_rows(operations: Sequence[str], dtypes: Sequence[str]) -> Iterat
     """Yield a row of the table for each operation and dtype, with the results at the small and at the large size."""
     for name in operations:
         for dtype in supported(ops.get(name), dtypes):
-            found = [measure(ops.get(name).case(shape, dtype)) for shape in SIZES[name]]
+            found = [measure(ops.get(name).case(shape, dtype)) for shape in sizes_of(ops.get(name))]
             cells = [f"{value:.3g}" for each in found for value in (each.scale, each.element)]
             yield [name, dtype, *cells, "; ".join(each.case.label for each in found)]
 

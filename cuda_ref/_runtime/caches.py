@@ -12,15 +12,22 @@ cuda_ref/_runtime/caches.py and copy it to the others; a test compares them. The
 from __future__ import annotations
 
 from .arguments import HAS_DEVICES
-from .operands import Array, check_arrays, check_dims, check_shape, dtype_name
+from .operands import FLOAT8, Array, check_arrays, check_dims, check_shape, dtype_name
 
 
 def check_paged_attention(
-    q: Array, k_pages: Array, v_pages: Array, table: Array, lengths: Array
+    q: Array,
+    k_pages: Array,
+    v_pages: Array,
+    table: Array,
+    lengths: Array,
+    scale_k: Array | None = None,
+    scale_v: Array | None = None,
 ) -> tuple[int, int, int, int, int, int]:
     """Checks q (B, S_q, H, D), the pages (P, page, H_kv, D), a table (B, pages) and lengths (B,), both int32.
 
-    H must be a multiple of H_kv, and a page must have a slot. Returns B, S_q, H, H_kv, page and D.
+    The pages have the dtype of q, or they are float8 with two scales, float32 of shape (). H must be a multiple of
+    H_kv, and a page must have a slot. Returns B, S_q, H, H_kv, page and D.
     """
     operation = "paged_attention"
     B, S_q, H, D = check_dims(operation, "q", q, ("B", "S_q", "H", "D"))
@@ -40,5 +47,12 @@ def check_paged_attention(
             raise ValueError(f"{operation}: {name} must be int32; got {dtype_name(x.dtype)}")
         if HAS_DEVICES and x.device != q.device:
             raise ValueError(f"{operation}: q is on {q.device}, so {name} must be on {q.device}; got {x.device}")
-    check_arrays(operation, {"q": q, "k_pages": k_pages, "v_pages": v_pages})
+    cache, scales = {"k_pages": k_pages, "v_pages": v_pages}, {"scale_k": scale_k, "scale_v": scale_v}
+    if dtype_name(k_pages.dtype) == FLOAT8:
+        check_arrays(operation, {"q": q})
+        check_arrays(operation, cache, scales, float8=True)
+        if HAS_DEVICES and k_pages.device != q.device:
+            raise ValueError(f"{operation}: q is on {q.device}, so k_pages must be on {q.device}; got {k_pages.device}")
+    else:
+        check_arrays(operation, {"q": q, **cache}, scales)
     return B, S_q, H, H_kv, page, D

@@ -83,16 +83,31 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], ui
     for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
+// The factors of the promoted sums of a step, for the thread's sums of a tile from column n0 on: none. A Finish whose
+// steps have scales specializes it (block_scaled_matmul/few.cu).
+template <typename Finish, typename C>
+struct StepScales {
+    __device__ __forceinline__ StepScales(const Finish&, int, int, int) {}
+    // Loads the scales of step k.
+    __device__ __forceinline__ void load(int) {}
+    // Makes the loaded scales those of the current step.
+    __device__ __forceinline__ void advance() {}
+    __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
+};
+
 // `multiply` in float8: a step's products are summed from zero, and these sums are added when all have ended.
-template <typename C>
+template <typename C, typename Scales>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
-                                                  int k_end) {
+                                                  int k_end, Scales scales) {
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
     int stage = 0;
     uint32_t phase = 0;
     float sums[C::BOXES][C::ROWS / 2] = {};
+    if (k_begin < k_end) scales.load(k_begin);
 #pragma unroll 1
     for (int k = k_begin; k < k_end; ++k) {
+        scales.advance();
+        scales.load(min(k + 1, k_end - 1));
         const uint32_t tile = shared + stage * C::STAGE_BYTES;
         mbarrier_wait_parity(full + stage * MBARRIER_BYTES, phase);
         wgmma_fence();
@@ -113,7 +128,7 @@ __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BOXES][C::ROWS
         for (int box = 0; box < C::BOXES; ++box) {
             warpgroup_fence_operand(sums[box]);
 #pragma unroll
-            for (int i = 0; i < C::ROWS / 2; ++i) acc[box][i] += sums[box][i];
+            for (int i = 0; i < C::ROWS / 2; ++i) acc[box][i] += scales(sums[box][i], i);
         }
         if (++stage == C::STAGES) stage = 0, phase ^= 1;
     }
@@ -172,7 +187,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     } else {
         float acc[C::BOXES][C::ROWS / 2] = {};
         if constexpr (Form::PROMOTED) {
-            multiply_promoted<C>(acc, shared, k_begin, k_end);
+            multiply_promoted<C>(acc, shared, k_begin, k_end, StepScales<Finish, C>(finish, n0, M, N));
         } else {
             multiply<T, B_MN, C>(acc, shared, k_begin, k_end);
         }

@@ -23,6 +23,8 @@ def paged_attention(
     v_pages: Float[Tensor, "P page H_kv D"],
     table: Int32[Tensor, "B pages"],
     lengths: Int32[Tensor, "B"],
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
     *,
     sm_scale: float | None = None,
 ) -> Float[Tensor, "B S_q H D"]:
@@ -38,11 +40,14 @@ def paged_attention(
     Memory: D + 2 float32 numbers for each row and part.
     Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, only to check results.
     Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
-    float32, other D, a negative sm_scale, and more than 2^30 slots or rows; build.CudaError if the launch fails.
+    float32, float8 pages, other D, a negative sm_scale, and more than 2^30 slots or rows; build.CudaError if the launch
+    fails.
     Source: see decode.cu.
     """
-    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths)
+    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
     _check_covered(q, table.shape[1] * page, sm_scale)
+    if scale_k is not None:
+        raise NotImplementedError("paged_attention: its tensor cores read keys and values of 16 bits; got float8 pages")
     out = q.new_empty(q.shape)
     if out.numel() == 0:
         return out
@@ -62,7 +67,15 @@ def paged_attention(
 
 
 def config(
-    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, *, sm_scale: float | None = None
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    scale_k: Tensor | None = None,
+    scale_v: Tensor | None = None,
+    *,
+    sm_scale: float | None = None,
 ) -> str:
     """The number of parts of the keys, such as `paged_decode parts=3`; empty if there is nothing to compute."""
     return f"paged_decode parts={division(q, k_pages, table)[0]}" if q.numel() else ""

@@ -6,10 +6,24 @@
 // each lane adds its columns of the weighted value. Slots without a token, and table entries beyond the pages of a
 // sequence, are never read.
 //
+// Keys and values may be float8 with a scale each, which multiplies the scores and the result.
+//
 // decode.cu reads a key once for all queries, and divides the keys among blocks.
 //
 // Source: W. Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
 #include "common/rows.cuh"
+
+struct Float8 {
+    uint8_t bits;
+};
+
+// float8_e4m3fn: 4 bits of exponent with a bias of 7, 3 of the significand, no infinity. With these seven bits as the
+// highest of a float32 below its sign, the number is 2^-120 times as large, subnormal ones too.
+__device__ __forceinline__ float to_float(Float8 x) {
+    const float size = __uint_as_float(unsigned(x.bits & 0x7f) << 20) * 1.329227995784916e36f;
+    const float number = (x.bits & 0x7f) == 0x7f ? NAN : size;
+    return x.bits & 0x80 ? -number : number;
+}
 
 constexpr int QUERIES = 4;  // queries per block, one per warp
 
@@ -24,11 +38,11 @@ struct Problem {
     float scale_log2;  // sm_scale * log2(e)
 };
 
-// COLUMNS: columns of a lane; D is at most WARP * COLUMNS.
-template <typename T, int COLUMNS>
+// COLUMNS: columns of a lane; D is at most WARP * COLUMNS. S: type of keys and values; the scales are read for Float8.
+template <typename T, typename S, int COLUMNS>
 __global__ void __launch_bounds__(WARP* QUERIES)
-    paged_attention_naive(const T* q, const T* k, const T* v, const int* table, const int* lengths, T* out,
-                          const Problem x) {
+    paged_attention_naive(const T* q, const S* k, const S* v, const int* table, const int* lengths,
+                          const float* scale_k, const float* scale_v, T* out, const Problem x) {
     const int64_t query = int64_t(blockIdx.x) * QUERIES + threadIdx.y;
     if (query >= x.queries) return;  // true for all lanes of the warp
     const int64_t h = query % x.H, i = query / x.H % x.S_q, b = query / x.H / x.S_q, h_kv = h / (x.H / x.H_kv);
@@ -37,6 +51,8 @@ __global__ void __launch_bounds__(WARP* QUERIES)
     v += h_kv * x.v.head;
     table += b * x.table_batch;
     out += query * x.D;
+    constexpr bool SCALED = std::is_same_v<S, Float8>;
+    const float scale_log2 = SCALED ? x.scale_log2 * scale_k[0] : x.scale_log2;
     const int64_t visible = i + 1 + lengths[b * x.lengths] - x.S_q;  // the query sees the keys before it
 
     float q_row[COLUMNS], acc[COLUMNS] = {}, m = -INFINITY, l = 0.0f;
@@ -47,15 +63,15 @@ __global__ void __launch_bounds__(WARP* QUERIES)
     }
     for (int64_t j = 0; j < visible; ++j) {
         const int64_t page = table[j / x.page * x.table_page], slot = j % x.page;
-        const T* const k_row = k + page * x.k.page + slot * x.k.slot;
-        const T* const v_row = v + page * x.v.page + slot * x.v.slot;
+        const S* const k_row = k + page * x.k.page + slot * x.k.slot;
+        const S* const v_row = v + page * x.v.page + slot * x.v.slot;
         float product = 0.0f;
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             const int d = c * WARP + threadIdx.x;
             if (d < x.D) product = fmaf(q_row[c], to_float(k_row[d * x.k.column]), product);
         }
-        const float score = over_warp(product, Addition()) * x.scale_log2, m_new = fmaxf(m, score);
+        const float score = over_warp(product, Addition()) * scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
@@ -70,12 +86,13 @@ __global__ void __launch_bounds__(WARP* QUERIES)
     for (int c = 0; c < COLUMNS; ++c) {
         const int d = c * WARP + threadIdx.x;
         // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
-        if (d < x.D) out[d] = from_float<T>(visible > 0 ? acc[c] / l : 0.0f);
+        if (d < x.D) out[d] = from_float<T>(visible > 0 ? acc[c] / l * (SCALED ? scale_v[0] : 1.0f) : 0.0f);
     }
 }
 
+// float8: keys and values are float8. Otherwise the scales are not read.
 extern "C" int paged_attention(const void* q, const void* k, const void* v, const void* table, const void* lengths,
-                               void* out, int64_t B, int64_t S_q, int64_t H, int64_t H_kv, int64_t page, int64_t D,
+                               const void* scale_k, const void* scale_v, void* out, int64_t float8, int64_t B, int64_t S_q, int64_t H, int64_t H_kv, int64_t page, int64_t D,
                                int64_t q_batch, int64_t q_row, int64_t q_head, int64_t q_column, int64_t k_page,
                                int64_t k_slot, int64_t k_head, int64_t k_column, int64_t v_page, int64_t v_slot,
                                int64_t v_head, int64_t v_column, int64_t table_batch, int64_t table_page,
@@ -88,11 +105,16 @@ extern "C" int paged_attention(const void* q, const void* k, const void* v, cons
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        const auto kernel = D <= 64    ? paged_attention_naive<T, 64 / WARP>
-                            : D <= 128 ? paged_attention_naive<T, 128 / WARP>
-                                       : paged_attention_naive<T, 256 / WARP>;
-        kernel<<<grid, block, 0, stream>>>(static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
-                                           static_cast<const int*>(table), static_cast<const int*>(lengths),
-                                           static_cast<T*>(out), x);
+        const auto launch = [&](auto stored) {
+            using S = decltype(stored);
+            const auto kernel = D <= 64    ? paged_attention_naive<T, S, 64 / WARP>
+                                : D <= 128 ? paged_attention_naive<T, S, 128 / WARP>
+                                           : paged_attention_naive<T, S, 256 / WARP>;
+            kernel<<<grid, block, 0, stream>>>(
+                static_cast<const T*>(q), static_cast<const S*>(k), static_cast<const S*>(v),
+                static_cast<const int*>(table), static_cast<const int*>(lengths), static_cast<const float*>(scale_k),
+                static_cast<const float*>(scale_v), static_cast<T*>(out), x);
+        };
+        float8 ? launch(Float8{}) : launch(zero);
     });
 }

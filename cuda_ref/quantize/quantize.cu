@@ -2,7 +2,7 @@
 //
 // One warp computes one group, of any rows and columns. It reads the group twice, one element a lane: for the largest
 // number and for the codes. registers.cu reads 16 bytes per lane and reads once.
-#include "quantize/codes.cuh"
+#include "common/codes.cuh"
 
 constexpr int GROUPS = 4;  // per block, one per warp
 

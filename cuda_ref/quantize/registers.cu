@@ -3,8 +3,8 @@
 // Adds loads of 16 bytes to quantize.cu. Each number is read once and waits in registers for its scale.
 // Groups of 128 columns: a block takes a tile of 128 columns, whose groups are its rows, or the whole tile. Rows: as in
 // rms_norm/registers.cu; rows that the threads of a block cannot hold are read twice.
+#include "common/codes.cuh"
 #include "common/rows.cuh"
-#include "quantize/codes.cuh"
 
 constexpr int TILE_THREADS = 256, COLUMNS = 128;
 

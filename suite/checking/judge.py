@@ -1,7 +1,8 @@
 """The verdict on an output: it agrees if every element is within its error bound of the truth, and so are statistics.
 
 NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
-become an infinity of its sign. Zeros of either sign are equal. Integers are compared exactly: their bound is 0.
+become an infinity of its sign. Zeros of either sign are equal. Integers are compared exactly: their bound is 0. An
+element that stands for another number, as an index does, is judged by that number (`Truth.named`).
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def judge_together(
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
                 total.add(_judge_piece(output, truth, dtype, position))
-                total.aggregates[which].add(output[truth.index].to(truth.value.device), truth, truth.dtype or dtype)
+                total.aggregates[which].add(truth.numbers(output[truth.index]), truth, truth.dtype or dtype)
         del truth  # frees its memory for the next piece
     return [
         refused(refusal) if refusal is not None else _verdict(output, total, results)
@@ -161,7 +162,7 @@ class Tally:
 
 def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position = located) -> Tally:
     """Compare one piece of the output with its truth."""
-    piece = output[truth.index].to(truth.value.device)
+    piece = truth.numbers(output[truth.index])
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
         shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
         raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
@@ -197,7 +198,7 @@ def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
 
 
 def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
-    """Return the error of each element over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
+    """Return the error of each number over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
     wrong."""
     return _errors(piece, truth, truth.dtype or dtype)[1]
 
@@ -261,6 +262,10 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position
     at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
     got, expected, limit = (t.item() for t in (output[at], truth.value[*local], truth.limit[*local]))
     kind = "value" if math.isfinite(got) else "not finite"
+    if truth.named is not None:
+        number = truth.numbers(output[truth.index])[*local].item()
+        what = f"expected an element that stands for {expected:.9g}; it stands for {number:.9g}"
+        return f"{kind}: at {position(at)} got {got:.9g}, {what}"
     if isinstance(expected, int):
         return f"{kind}: at {position(at)} got {got}, expected {expected}" + (f" +- {limit:.0f}" if limit else "")
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""

@@ -60,6 +60,7 @@ class Piece:
 
     part: Part
     output: torch.Tensor
+    """The numbers that the results give or stand for."""
     value: torch.Tensor
     limit: torch.Tensor
 
@@ -83,7 +84,8 @@ def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int,
         tiles = tiles or Tiles(tuple(output.shape), piece.device)
         if pieces is not None:
             pieces.append((index, truth))
-        ratios = error_ratios(piece, truth, dtype)
+        numbers = truth.numbers(piece)
+        ratios = error_ratios(numbers, truth, dtype)
         wrong = ratios > 1.0
         found = int(wrong.sum())
         if found:
@@ -97,7 +99,7 @@ def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int,
                 ends[axis] = max(ends[axis], each.start + int(places[-1]) + 1)
             if part is None or float(ratios.max()) > worst:
                 worst = float(ratios.max())
-                part = _part_at(int(ratios.argmax()), piece, truth, index, room, columns)
+                part = _part_at(int(ratios.argmax()), numbers, truth, index, room, columns)
     if part is None or tiles is None:
         return None
     part = part if pieces is None else _whole_part(output, pieces)
@@ -107,9 +109,14 @@ def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int,
 def _whole_part(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> Piece:
     """Return the whole result as the part."""
     value, limit = (torch.empty(output.shape, dtype=torch.float64, device=pieces[0][1].value.device) for _ in range(2))
+    numbers = output.to(value.device)
+    if any(truth.named is not None for _, truth in pieces):
+        numbers = numbers.clone()
     for index, truth in pieces:
         value[index], limit[index] = truth.value, truth.limit
-    return Piece(tuple(slice(0, size) for size in output.shape), output.to(value.device), value, limit)
+        if truth.named is not None:
+            numbers[index] = truth.named(numbers[index]).to(numbers.dtype)
+    return Piece(tuple(slice(0, size) for size in output.shape), numbers, value, limit)
 
 
 def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -> dict[str, int]:

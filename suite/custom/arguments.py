@@ -1,15 +1,15 @@
-"""The arguments of a user's operation: tensors and constants, perhaps in tuples, lists and dicts."""
+"""The arguments of a user's operation: tensors and constants, perhaps in tuples, lists, dicts and dataclasses."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import register_dataclass, tree_flatten, tree_unflatten
 
 from suite.core.errors import UsageError
 from suite.custom.results import kind_of
@@ -85,10 +85,14 @@ def flattened(values: Sequence[Any], name: str) -> tuple[list[Any], Any]:
     Raises `UsageError` for an argument of another kind.
     """
     leaves, structure = tree_flatten([*values])
+    while classes := {type(each) for each in leaves if is_dataclass(each)}:
+        for each in classes:
+            register_dataclass(each)
+        leaves, structure = tree_flatten([*values])
     leaves = [torch.from_numpy(each) if isinstance(each, np.ndarray) else each for each in leaves]
     if unknown := [each for each in leaves if not isinstance(each, (torch.Tensor, *CONSTANTS))]:
         raise UsageError(
-            f"{name}: inputs are tensors, arrays, numbers or texts, alone or in tuples, lists and dicts; "
+            f"{name}: inputs are tensors, arrays, numbers or texts, alone or in tuples, lists, dicts and dataclasses; "
             f"got {kind_of(unknown[0])}"
         )
     return leaves, structure

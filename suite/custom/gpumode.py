@@ -39,6 +39,10 @@ class GpuModeFile(Program):
         super().__init__(source)
         folder = Path(source.path).parent
         task = (folder / task_file.NAME).read_text(encoding="utf-8")
+        if task_file.is_for_several_gpus(task):
+            raise UsageError(
+                f"{folder.name}: a problem over several GPUs (multi_gpu in {task_file.NAME}) cannot run here"
+            )
         task_file.provide_modules(folder, task)
         module = run(source, {})
         generate, kernel = (getattr(module, name, None) for name in ("generate_input", "ref_kernel"))

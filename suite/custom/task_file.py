@@ -37,6 +37,10 @@ def items(text: str, key: str) -> list[dict[str, Any]]:
     return found
 
 
+def is_for_several_gpus(text: str) -> bool:
+    return re.search(r"^multi_gpu:\s*true\b", text, re.MULTILINE) is not None
+
+
 def modules(folder: Path, text: str) -> dict[str, Path]:
     """The modules that the problem's files may import, by name."""
     sources = {Path(each["name"]).stem: each["source"] for each in items(text, "files") if "source" in each}

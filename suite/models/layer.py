@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from suite.core.integers import cdiv
 from suite.models.workload import LayerShape
 
 
@@ -172,13 +171,20 @@ def feed_forward(kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
     experts = sizes.experts
     yield product(kind, "router", sizes.tokens, experts.count, sizes.hidden)
     pairs = sizes.tokens * experts.chosen
-    used = min(experts.count, pairs)
     own = replace(kind, fused=kind.fused_experts, layout=kind.expert_layout)
-    for each in _feed_forward(own, sizes, cdiv(pairs, used), experts.inner):
-        yield replace(each, name=f"experts' {each.name}", count=each.count * used)
+    for each in _feed_forward(own, sizes, pairs, experts.inner):
+        yield replace(_of_experts(each, experts.count), name=f"experts' {each.name}")
     if experts.shared:
         for each in _feed_forward(kind, sizes, sizes.tokens, experts.shared * experts.inner):
             yield replace(each, name=f"shared experts' {each.name}")
+
+
+def _of_experts(shape: LayerShape, experts: int) -> LayerShape:
+    """A product with the rows divided evenly among the experts; other operations as they are."""
+    if shape.operation != "matmul":
+        return shape
+    dims = {"T": shape.dims["M"], "E": experts, "K": shape.dims["K"], "N": shape.dims["N"]}
+    return replace(shape, operation="grouped_matmul", dims=dims)
 
 
 def _feed_forward(kind: Kind, sizes: Sizes, tokens: int, inner: int) -> Iterator[LayerShape]:

@@ -177,12 +177,12 @@ class Attention(Operation):
             "minus_infinity_first": Family(
                 "the first half of the keys scores minus infinity",
                 minus_infinity(lambda count: slice(0, count // 2), overflow=True),
-                shapes=((1, 2, 1, 40, 600, 64),),
+                shapes=((1, 3, 3, 7, 600, 64),),
             ),
             "minus_infinity_last": Family(
                 "the last half of the keys scores minus infinity",
                 minus_infinity(lambda count: slice(count // 2, count), overflow=True),
-                shapes=((1, 2, 1, 40, 600, 64),),
+                shapes=((1, 3, 3, 7, 600, 64),),
             ),
             "minus_infinity_all": Family(
                 "all keys of a head score minus infinity: NaN, and zeros for a query that sees no key",

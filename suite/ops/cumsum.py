@@ -60,7 +60,7 @@ def equal(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 class Cumsum(Operation):
-    rank = 52
+    rank = 66
     group = "rows"
     name = "cumsum"
     formula = "y[i, j] = sum over k <= j of x[i, k]"

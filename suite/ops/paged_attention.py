@@ -11,7 +11,8 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.core.integers import cdiv
-from suite.numerics.formats import DTYPES, element_bytes
+from suite.numerics.float8 import FLOAT8, scales
+from suite.numerics.formats import DTYPES, MAX_FINITE, element_bytes
 from suite.ops.attention import SM_SCALE, attended, heads_of_keys, rows_truth
 from suite.problem import blocks, family, numbers
 from suite.problem.attention_inputs import far_below, large_scores, large_values, shifted
@@ -31,6 +32,8 @@ DECODE = (3, 4, 2, 1, 37, 64, 16)
 
 UNUSED, UNUSED_NAN = 64.0, "unused_nan"
 """Factor of the numbers in slots without a token; the family that has NaN there."""
+POWER = 6
+"""Base-2 logarithm of the factor that brings normal numbers into the range of float8. The scales undo it."""
 
 
 def pages_of(case: Case) -> int:
@@ -65,6 +68,12 @@ def with_unused(pages: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
     return torch.where(held[:, :, None, None], pages, pages * factor)
 
 
+def in_float8(x: torch.Tensor) -> torch.Tensor:
+    """Round normal numbers to float8, 2^POWER times as large."""
+    most = MAX_FINITE[FLOAT8]
+    return (x.float() * 2.0**POWER).clamp(-most, most).to(getattr(torch, FLOAT8))
+
+
 def tokens(pages: torch.Tensor, table: torch.Tensor, length: int) -> torch.Tensor:
     """Return the keys or values of a sequence, (H_kv, length, D)."""
     return pages[table.long()].flatten(0, 1)[:length].transpose(0, 1)
@@ -79,7 +88,10 @@ class PagedAttention(Operation):
         "V[b, j, h_kv], where key j is in page table[b, j // page]"
     )
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D", "page")
-    options = (Option("lengths", ("equal", "ragged"), "keys of the sequences: S_k, or from 0 to S_k"),)
+    options = (
+        Option("lengths", ("equal", "ragged"), "keys of the sequences: S_k, or from 0 to S_k"),
+        Option("kv", ("as_q", "float8_e4m3fn"), "type of keys and values; those of float8 have a scale each"),
+    )
     sweep = tuple((32, 8, 2, 1, s, 64, 16) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_slot", (3, 4, 2, 2, 33, 64, 1), options={"lengths": "ragged"}),
@@ -102,6 +114,12 @@ class PagedAttention(Operation):
         "sizes": family.sizes(*ragged),
         "ragged": Family(
             "sequences of different lengths", family.NORMALS, shapes=(ODD, DECODE), options={"lengths": ("ragged",)}
+        ),
+        "float8": Family(
+            "keys and values in float8 with a scale each",
+            family.NORMALS,
+            shapes=(ODD, DECODE),
+            options={"kv": (FLOAT8,), "lengths": ("equal", "ragged")},
         ),
         UNUSED_NAN: Family(
             "NaN in slots without a token", family.NORMALS, shapes=(ODD,), options={"lengths": ("ragged",)}
@@ -151,6 +169,8 @@ class PagedAttention(Operation):
             q, k_pages, v_pages = found.values(shapes[:3], case, source)
             table, lengths = draw_table(case, source)
             k_pages, v_pages = (with_unused(pages, table, lengths, unused) for pages in (k_pages, v_pages))
+            if self.kv_dtype(case) == FLOAT8:
+                k_pages, v_pages = in_float8(k_pages), in_float8(v_pages)
             return q, k_pages, v_pages, table, lengths
 
         return replace(found, values=values)
@@ -161,7 +181,7 @@ class PagedAttention(Operation):
             return [self.case((3, 4, 2, 1, 100, 64, 16), dtype) for dtype in DTYPES]
         decode = [(64, 32, 8, 1, 8192, 128, page) for page in (16, 64, 1)]
         cases = [self.case(shape, "bfloat16") for shape in decode]
-        cases.append(self.case(decode[0], "bfloat16", lengths="ragged"))
+        cases += [self.case(decode[0], "bfloat16", lengths="ragged"), self.case(decode[0], "bfloat16", kv=FLOAT8)]
         drafts = self.case((64, 32, 8, 4, 8192, 128, 16), "bfloat16")
         return [*cases, drafts, self.case(decode[0], "float16"), self.case((16, 32, 8, 1, 8192, 128, 16))]
 
@@ -188,7 +208,15 @@ class PagedAttention(Operation):
         return ((b, s_q, h, d), pages, pages, (b, pages_of(case)), (b,))
 
     def operand_dtypes(self, case: Case) -> tuple[str, ...]:
-        return (case.dtype, case.dtype, case.dtype, "int32", "int32")
+        return (case.dtype, self.kv_dtype(case), self.kv_dtype(case), "int32", "int32")
+
+    def kv_dtype(self, case: Case) -> str:
+        return FLOAT8 if case.option("kv") == FLOAT8 else case.dtype
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Draw q, the pages, the table and the lengths; for float8 also the scales of keys and values."""
+        operands = super().make_inputs(case, seed, device)
+        return operands if self.kv_dtype(case) != FLOAT8 else (*operands, *scales(2, -POWER, seed, device))
 
     def random_shape(self, size: Callable[[], int]) -> Shape:
         h_kv, group = 1 + size() % 3, 1 + size() % 4
@@ -197,7 +225,7 @@ class PagedAttention(Operation):
     def bytes(self, case: Case) -> int:
         """Count the pages that hold tokens; the one that holds none is not read."""
         _, _, h_kv, _, _, d, page = case.shape
-        return super().bytes(case) - 2 * page * h_kv * d * element_bytes(case.dtype)
+        return super().bytes(case) - 2 * page * h_kv * d * element_bytes(self.kv_dtype(case))
 
     def arguments(self, case: Case) -> dict[str, Any]:
         return dict(self.family(case.inputs).arguments)
@@ -205,10 +233,11 @@ class PagedAttention(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield the queries of one sequence after the other."""
         b, h, h_kv, s_q, _, d, _ = case.shape
-        q, k_pages, v_pages, table, lengths = inputs
-        scale = scale_of(case)
+        q, k_pages, v_pages, table, lengths = inputs[:5]
+        scale_k, scale_v = (float(each) for each in inputs[5:]) if inputs[5:] else (1.0, 1.0)
+        scale = scale_of(case) * scale_k
         for batch, length in enumerate(lengths.tolist()):
-            keys, values = (tokens(pages, table[batch], length) for pages in (k_pages, v_pages))
+            keys, values = (tokens(pages, table[batch], length).to(q.dtype) for pages in (k_pages, v_pages))
             finite_v = bool(values.isfinite().all())
             queries = q[batch].transpose(0, 1).double() * scale
             at_once = self._heads_at_once(case) if finite_v else 1
@@ -216,6 +245,7 @@ class PagedAttention(Operation):
             for first in range(0, h, at_once):
                 heads = slice(first, min(first + at_once, h))
                 k, v = (heads_of_keys(each, heads, h // h_kv) for each in (keys, values))
+                v = v.mul_(scale_v) if inputs[5:] else v
                 query, k, v = (each if at_once > 1 else each[0] for each in (queries[heads], k, v))
                 parts = attended(query, k, v, 0, s_q, causal=True, dtype=case.dtype, finite_v=finite_v)
                 found.append(tuple(each.view(heads.stop - first, s_q, d).transpose(0, 1)[None] for each in parts))

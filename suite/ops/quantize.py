@@ -31,8 +31,8 @@ DIVISION_ROUNDINGS = 4.0
 QUOTIENT_ROUNDINGS = 2.0 * DIVISION_ROUNDINGS + 1.0
 """Largest relative error of x / scale before it is rounded to a code: of the scale, of its reciprocal, of the product.
 """
-NEIGHBOURS = 0.5 * MARGIN
-"""Bound around the middle between two codes, in distances of codes: it admits both and no third code."""
+BEYOND_A_CODE = 0.25
+"""Distance of a bound from the last code that it admits, in distances of codes: it admits no other code."""
 ODD = (9, 264)
 """Shape of most families: the last group is a part of one."""
 
@@ -65,25 +65,43 @@ def scales_of(largest: torch.Tensor, to: str) -> torch.Tensor:
     return (largest / LARGEST[to]).clamp(min=LEAST_SCALE)  # keeps NaN
 
 
-def codes_truth(quotient: torch.Tensor, to: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the code of each exact quotient, and its bound.
+def codes_truth(
+    quotient: torch.Tensor, to: str, before: torch.Tensor | float = 0.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the code of each exact quotient, and its bound. before: the quotient's error from before the division.
 
     A code is exact, with a bound of 0, unless the quotient is so near the middle between two codes that the errors of
-    the scale decide between them. The value is then the middle, and the bound includes both codes. An integer has no
-    NaN: its code is 0.
+    the scale, or those before, decide between them. The value is then the middle of the codes that they reach, and the
+    bound includes these. An integer has no NaN: its code is 0.
     """
     quotient = quotient.nan_to_num(0.0) if is_integer(to) else quotient
+    error = (quotient.abs() * (QUOTIENT_ROUNDINGS * unit_roundoff("float32")) + before) * MARGIN
+    error.nan_to_num_(0.0, posinf=0.0)
+    low, high = nearest_code(quotient - error, to), nearest_code(quotient + error, to)
+    bound = (high - low) / 2.0 + ulp(quotient, to) * BEYOND_A_CODE
+    return (low + high) / 2.0, bound.where(high > low, 0.0)
+
+
+def nearest_code(quotient: torch.Tensor, to: str) -> torch.Tensor:
     step = ulp(quotient, to)
-    middle = ((quotient / step).floor() + 0.5) * step
-    error = quotient.abs() * (MARGIN * QUOTIENT_ROUNDINGS * unit_roundoff("float32"))
-    is_near = (quotient - middle).abs() <= error
-    value = torch.where(is_near, middle, (quotient / step).round() * step)
-    return value, torch.where(is_near, step * NEIGHBOURS, 0.0)
+    return (quotient / step).round_().mul_(step).clamp_(-LARGEST[to], LARGEST[to])
 
 
-def scales_limit(scales: torch.Tensor) -> torch.Tensor:
-    """Return the bound of the scales: a quotient in float32, or a product with a rounded reciprocal."""
-    return limit(scales * (DIVISION_ROUNDINGS * unit_roundoff("float32")), scales, "float32")
+def scales_limit(scales: torch.Tensor, before: torch.Tensor | float = 0.0) -> torch.Tensor:
+    """Return the bound of the scales: a quotient in float32, or a product with a rounded reciprocal.
+
+    before: the error of the scales from before the division.
+    """
+    return limit(scales * (DIVISION_ROUNDINGS * unit_roundoff("float32")) + before, scales, "float32")
+
+
+def error_of_largest(numbers: torch.Tensor, error: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """Return the largest error of the largest |x| of each group, from that of each number."""
+    sizes = numbers.abs()
+    largest, most, least = (
+        largest_of_groups(each, rows, columns) for each in (sizes, sizes + error, (sizes - error).clamp_(min=0.0))
+    )
+    return (most - largest).maximum(largest - least).nan_to_num_(0.0, posinf=0.0)
 
 
 def uneven(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -108,19 +126,22 @@ def equal(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 class Quantize(Operation):
-    rank = 51
+    rank = 63
     group = "rows"
     name = "quantize"
     formula = "scale = max |x| / 448 over a group; code = x / scale, to the nearest float8_e4m3fn (int8: 127)"
     dims = ("M", "N")
     is_square = True
     outputs = ("codes", "scales")
-    options = (
+    options: ClassVar[tuple[Option, ...]] = (
         Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 17, 2))
-    telling = (TellingCase("longest_row", (1, 65_793), first=False),)
+    telling = (
+        TellingCase("longest_row", (1, 65_793), first=False),
+        TellingCase("many_groups", (2, 8585), options={"group": "128"}, first=False),
+    )
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),
@@ -181,18 +202,33 @@ class Quantize(Operation):
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield blocks of whole groups of codes and their scales in turn."""
-        (x,), (m, n), to = inputs, case.shape, self.output_dtypes(case)[0]
+        (m, n), to = case.shape, self.output_dtypes(case)[0]
         rows, columns = group_of(self.option_values(case)["group"], n)
         together, begin, of_row = self._rows_together(case), m * n, cdiv(n, columns)
         for start in range(0, m if n else 0, together):
-            block = x[start : start + together].double()
+            block, error = self.numbers(inputs, case, slice(start, min(start + together, m)))
             scales = scales_of(largest_of_groups(block, rows, columns), to)
-            value, bound = codes_truth(block.div_(spread_over_groups(scales, block.shape, rows, columns)), to)
-            del block
+            divisor = spread_over_groups(scales, block.shape, rows, columns)
+            of_scales: torch.Tensor | float = 0.0
+            if isinstance(error, torch.Tensor):
+                of_scales = error_of_largest(block, error, rows, columns).div_(LARGEST[to])
+                error = error.add_(spread_over_groups(of_scales, block.shape, rows, columns) * (block / divisor).abs_())
+                error /= divisor
+            block /= divisor
+            del divisor
+            value, bound = codes_truth(block, to, error)
+            del block, error
             yield Truth((slice(start * n, start * n + value.numel()),), value.reshape(-1), bound.reshape(-1), dtype=to)
             del value, bound
             flat, first = scales.reshape(-1), begin + start // rows * of_row
-            yield Truth((slice(first, first + flat.numel()),), flat, scales_limit(flat), dtype="float32")
+            limits = scales_limit(scales, of_scales).reshape(-1)
+            yield Truth((slice(first, first + flat.numel()),), flat, limits, dtype="float32")
+
+    def numbers(
+        self, inputs: tuple[torch.Tensor, ...], case: Case, rows: slice
+    ) -> tuple[torch.Tensor, torch.Tensor | float]:
+        """Return the numbers of these rows that become codes, float64, and the largest error of each in float32."""
+        return inputs[0][rows].double(), 0.0
 
     def _rows_together(self, case: Case) -> int:
         """Return the number of rows that are judged at a time: whole groups."""

@@ -129,7 +129,7 @@ class RingAttention(RankedOperation):
         return attention.OP.case((b, h, h_kv, ranks * s, ranks * s, d), case.dtype, causal=causal)
 
     def truth_of_rank(self, shards: Sequence[Shard], rank: int, case: Case) -> Iterator[Truth]:
-        """Yield the rows of this rank, head by head, of attention over the whole sequence, with its bound.
+        """Yield the rows of this rank, some heads at a time, of attention over the whole sequence, with its bound.
 
         The sums of the ranks' blocks must therefore stay in float32 until all are added.
         """
@@ -139,22 +139,33 @@ class RingAttention(RankedOperation):
         q = shards[rank][0]
         k, v = (whole([shard[i] for shard in shards], causal=causal) for i in (1, 2))
         finite_v = bool(v.isfinite().all())
+        entries, heads = self._at_once(case) if finite_v else (1, 1)
         at_once = blocks.rows_per_block(case.ranks * s, share=4)
-        for batch, head in product(range(b), range(h)):
-            keys, values = (each[batch, head // (h // h_kv)].double() for each in (k, v))
+        for batch, head in product(range(0, b, entries), range(0, h, heads)):
+            index = slice(batch, min(batch + entries, b)), slice(head, min(head + heads, h)), slice(0, s), slice(0, d)
+            some_q = q[index].double() * scale
+            of_keys = torch.arange(h, device=q.device)[index[1]] // (h // h_kv)
+            keys, values = (each[index[0]][:, of_keys].double() for each in (k, v))
+            if not finite_v:
+                some_q, keys, values = some_q[0, 0], keys[0, 0], values[0, 0]
             value, systematic, variance = (
-                torch.empty((1, 1, s, d), dtype=torch.float64, device=q.device) for _ in range(3)
+                torch.empty(q[index].shape, dtype=torch.float64, device=q.device) for _ in range(3)
             )
             for rows, position in pieces(s, case.ranks, rank, causal=causal):
                 for start in range(rows.start, rows.stop, at_once):
                     some = slice(start, min(start + at_once, rows.stop))
                     at = position + start - rows.start
-                    value[0, 0, some], systematic[0, 0, some], variance[0, 0, some] = attention.attended(
-                        q[batch, head, some].double() * scale, keys, values, at, case.ranks * s,
+                    value[..., some, :], systematic[..., some, :], variance[..., some, :] = attention.attended(
+                        some_q[..., some, :], keys, values, at, case.ranks * s,
                         causal=causal, dtype=case.dtype, finite_v=finite_v,
                     )  # fmt: skip
-            index = (slice(batch, batch + 1), slice(head, head + 1), slice(0, s), slice(0, d))
             yield attention.rows_truth(index, value, systematic, variance, b * h * s, case.dtype)
+
+    def _at_once(self, case: Case) -> tuple[int, int]:
+        """Return the batch entries and the heads of one matrix product: a call for each short head takes longer."""
+        b, h, _, s, d = case.shape
+        room = min(blocks.rows_per_block(case.ranks * s * each, share=4) for each in (s, d))
+        return max(1, min(b, room // max(h, 1))), max(1, min(h, room))
 
     def output_shape(self, case: Case) -> Shape:
         b, h, _, s, d = case.shape
@@ -170,10 +181,11 @@ class RingAttention(RankedOperation):
         return 2 * (case.ranks - 1) * b * h_kv * s * d * case.element_bytes
 
     def workspace_bytes(self, case: Case) -> int:
-        """Count the inputs of all ranks twice, and the scores of some rows and keys of a head in float64."""
+        """Count the inputs of all ranks twice, and the scores of some rows and keys of some heads in float64."""
         s, d = case["S"], case["D"]
         rows = min(s, blocks.rows_per_block(case.ranks * s, share=4))
-        return 2 * case.ranks * self._input_bytes(case) + 8 * (8 * rows + 4 * d) * case.ranks * s + 8 * 16 * s * d
+        of_head = 8 * (8 * rows + 4 * d) * case.ranks * s + 8 * 16 * s * d
+        return 2 * case.ranks * self._input_bytes(case) + math.prod(self._at_once(case)) * of_head
 
 
 OP = RingAttention()

@@ -31,14 +31,21 @@ FACTORS = 1.0 + RSQRT_ULPS * 2.0 + 2.0
 def rms_norm_limit(
     x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, count: int, dtype: str
 ) -> torch.Tensor:
-    """Return the bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps).
+    """Return the bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps)."""
+    return limit(rms_norm_error(x, weight, scale, value, count, dtype), value, dtype)
+
+
+def rms_norm_error(
+    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, count: int, dtype: str
+) -> torch.Tensor:
+    """Return the largest error of y_j before it is rounded to its type.
 
     x and value: (rows, N), weight: (N,), scale: (rows, 1), float64. The error of the sum of squares has the roundings
     of the squares and of the sum, and u each from the division and the sum with eps. The root halves that, and adds
     RSQRT_ULPS. Two products follow, one of which may be subnormal.
     """
     relative = squares_variance(x, dtype).sqrt() * (deviations(count) / 2.0) + FACTORS * unit_roundoff(working(dtype))
-    return limit(value.abs() * relative + smallest_errors(weight, scale, dtype), value, dtype)
+    return value.abs() * relative + smallest_errors(weight, scale, dtype)
 
 
 def smallest_errors(weight: torch.Tensor, scale: torch.Tensor, dtype: str) -> torch.Tensor:

@@ -55,18 +55,19 @@ def single_element(value: float, *among: int) -> numbers.Values:
 
 
 def minus_infinity(keys: Callable[[int], slice], *, overflow: bool) -> numbers.Values:
-    """Normal numbers; in every second key head the keys `keys(S_k)` score minus infinity for all queries.
+    """Normal numbers; in every third key head the keys `keys(S_k)` score minus infinity for all queries.
 
-    One feature of the queries is above 2, and the same feature of these keys is minus infinity. With `overflow` the
-    other heads hold the lowest finite number there: products overflow float32, or are far below the others in float16.
+    One feature of the queries is above 16, and the same feature of these keys is minus infinity. With `overflow` the
+    next head holds the lowest finite number there: scores overflow float32, or are far below the others in float16.
+    A third head shows what a kernel does without them.
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
-        q[..., :1] = q[..., :1].abs() + 2.0
-        k[:, ::2, keys(k.shape[2]), :1] = -math.inf
+        q[..., :1] = q[..., :1].abs() + 16.0
+        k[:, ::3, keys(k.shape[2]), :1] = -math.inf
         if overflow:
-            k[:, 1::2, keys(k.shape[2]), :1] = -numbers.largest(case)
+            k[:, 1::3, keys(k.shape[2]), :1] = -numbers.largest(case)
         return q, k, v
 
     return values

@@ -199,16 +199,17 @@ class Operation(ABC):
     def case(
         self,
         shape: Shape,
-        dtype: str = "float32",
+        dtype: str | None = None,
         precision: str | None = None,
         *,
         inputs: str = "normal",
         **options: Value | None,
     ) -> Case:
-        """Make a case of this operation. A precision or option that is None or not given has its default.
+        """Make a case of this operation. A dtype, precision or option that is None or not given has its default.
 
         Raises `UsageError` for an option, or a value of one, that the operation does not have.
         """
+        dtype = dtype or self.dtypes[0]
         given = {name: value for name, value in options.items() if value is not None}
         known = [option.name for option in self.options]
         for name in given.keys() - set(known):
@@ -272,7 +273,8 @@ class Operation(ABC):
         family = self.family(inputs)
         dtypes = dict.fromkeys((*family.dtypes, *filter(family.supports, more)))
         if not (shapes or family.shapes):
-            plain = self.plain_cases(device_type, (dtype for dtype in dtypes if dtype in formats.DTYPES_BEYOND))
+            beyond = [dtype for dtype in dtypes if dtype in formats.DTYPES_BEYOND and dtype not in self.dtypes]
+            plain = self.plain_cases(device_type, beyond)
             return [replace(case, inputs=inputs) for case in plain]
         return [
             self.case(shape, dtype, precision, inputs=inputs, **options)

@@ -128,6 +128,7 @@ def _replaced(operand: torch.Tensor, draw: Draw, source: torch.Generator, *, pow
     scale = scale if 0.0 < scale < math.inf else 1.0
     if power_of_two:
         scale = 2.0 ** round(math.log2(scale))
-    numbers = draw(tuple(operand.shape), source).to(torch.promote_types(operand.dtype, torch.float32)) * scale
+    wide = torch.float64 if operand.dtype == torch.float64 else torch.float32
+    numbers = draw(tuple(operand.shape), source).to(wide) * scale
     largest = MAX_FINITE.get(str(operand.dtype).removeprefix("torch."), math.inf)
     return numbers.clamp_(-largest, largest).to(operand.dtype)

@@ -9,7 +9,8 @@ An operation has those that it names itself, and a set that is built from its de
 5. operands one element off 16 bytes, with sizes that are multiples of 8;
 6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
 7. each result with more than 2^16 elements;
-8. all operands with offsets of more than 31 bits, along each of their axes.
+8. each axis of an operand or result longer than a tile, with each value of each option;
+9. all operands with offsets of more than 31 bits, along each of their axes.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ FEW = 8
 """Factor on both for a case of one long dimension."""
 MANY = 2**16
 """Elements of a result beyond which an index has more than 16 bits."""
+TILE = 64
+"""An axis is long if it is longer than this."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
     rows = sorted(_covering_set(op), key=lambda each: _cost(op, each.shape, each.options) or 0)
     cheap = (*op.telling, *_families(op), *_repetitions(op), *_specials(op), *_misaligned(op), *_extreme_sizes(op))
-    found = (*cheap, *_large_results(op, [each.shape for each in (*cheap, *rows)]), *rows, *_far(op))
+    others = (*cheap, *rows)
+    found = (*cheap, *_large_results(op, [each.shape for each in others]), *_long_axes(op, others), *rows, *_far(op))
     told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
 
@@ -211,8 +215,7 @@ def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCas
 
     One or two dimensions are long, the others small.
     """
-    sizes = op.covered_sizes()
-    small = {name: max(min(levels), 2 * (0 not in levels)) for name, levels in sizes.items()}
+    sizes, small = op.covered_sizes(), _small(op)
     long = [{name: MANY + 259} for name in sizes]
     long += [dict.fromkeys(two, math.isqrt(MANY) + 7) for two in combinations(sizes, 2)]
     shapes = [op.shape_of_sizes({**small, **each}) for each in long]
@@ -228,14 +231,44 @@ def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCas
             yield TellingCase(op.case(cheapest).label, cheapest, first=False)
 
 
+def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCase]:
+    """The cheapest case with a long axis, for each axis that is long in no other case with the same option.
+
+    An axis may be a fraction of a dimension, as that of groups of columns.
+    """
+    long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
+    shapes = [op.shape_of_sizes({**_small(op), **each}) for each in long]
+    choices: list[dict[str, Any]] = [{option.name: value} for option in op.options for value in option.values[1:]]
+    for chosen in ({}, *choices):
+        costs = {shape: found for shape in shapes if (found := _cost(op, shape, chosen, FEW)) is not None}
+        alike = [each for each in others if chosen.items() <= each.options.items()]
+        known = {axis for each in alike for axis in _axes_beyond_a_tile(op, each.shape, each.options)}
+        for shape in sorted(costs, key=costs.__getitem__):
+            beyond = _axes_beyond_a_tile(op, shape, chosen)
+            if beyond - known:
+                yield TellingCase(op.case(shape, **chosen).label, shape, options=chosen, first=False)
+            known |= beyond
+
+
+def _axes_beyond_a_tile(op: Declared, shape: Shape, options: Mapping[str, Any]) -> set[tuple[int, int]]:
+    case = op.case(shape, **options)
+    arrays = enumerate((*op.operands(case), *op.output_shapes(case)))
+    return {(number, axis) for number, array in arrays for axis, size in enumerate(array) if size > TILE}
+
+
 def _axes(op: Declared) -> list[int]:
     return [len(operand) for operand in op.operands(op.case(op.usual_shape))]
 
 
+def _small(op: Declared) -> dict[str, int]:
+    """Return a size of 2 for each dimension, or its smallest if that is more, or 0."""
+    least = {name: min(levels) for name, levels in op.covered_sizes().items()}
+    return {name: max(size, 2 * (size > 0)) for name, size in least.items()}
+
+
 def _extreme_sizes(op: Declared) -> Iterator[TellingCase]:
-    sizes = op.covered_sizes()
+    sizes, small = op.covered_sizes(), _small(op)
     least = {name: min(levels) for name, levels in sizes.items()}
-    small = {name: max(size, 2 * (size > 0)) for name, size in least.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
     shape = op.shape_of_sizes(least)
     if _cost(op, shape) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,10 @@ class Truth:
     output joins results of several types; else empty. weak: the reason why the bound of the whole result accepts wrong
     results; None if it does not.
 
+    named: turns the piece of the output into the numbers, float64, that its elements stand for, as an index stands for
+    the number in its place. These are compared with the value. An element that stands for none gives NaN, or 0 where
+    the value is NaN. None if the elements are the numbers themselves.
+
     rest: for results in float64, the part of the exact result below the last place of its value; else None.
 
     The value is of an integer type where whole numbers are compared exactly.
@@ -38,6 +42,12 @@ class Truth:
     dtype: str = ""
     weak: WeakBound | None = None
     rest: torch.Tensor | None = None
+    named: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def numbers(self, piece: torch.Tensor) -> torch.Tensor:
+        """Return the numbers that a piece of an output gives or stands for, on the device of the truth."""
+        piece = piece.to(self.value.device)
+        return piece if self.named is None else self.named(piece)
 
 
 def in_two_parts(pieces: Iterable[Truth], exact: Sequence[DoubleDouble]) -> Iterator[Truth]:

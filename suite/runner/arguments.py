@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from suite import ops
 from suite.core.errors import UsageError
 from suite.core.names import unknown
-from suite.numerics.formats import DTYPES, SHORT, full_name
+from suite.numerics.formats import SHORT, full_name
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
@@ -162,11 +162,11 @@ def one_case(
         if options or dtype or precision or inputs:
             raise UsageError("a Case has its dtype, precision, inputs and options; give sizes, or leave these out")
         return case
-    dtype, inputs = _dtype_name("dtype", "float32" if dtype is None else dtype), inputs or "normal"
+    dtype, inputs = _dtype_name("dtype", op.dtypes[0] if dtype is None else dtype), inputs or "normal"
     if not op.has_inputs(inputs):
         check_known("inputs", inputs, op.families)
     family = op.family(inputs)
-    usual = (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else family.dtypes
+    usual = (*op.dtypes, *op.dtypes_beyond) if inputs == "normal" else family.dtypes
     dtypes = dict.fromkeys((*usual, *filter(family.supports, op.dtypes_beyond)))
     check_known("dtype", dtype, dtypes, also=SHORT.values())
     text = size_text(op, case)

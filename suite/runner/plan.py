@@ -159,7 +159,7 @@ def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
     asked = " ".join([*selection.dtypes, *selection.precisions, *texts, *selection.inputs])
     special = []
     for op in map(ops.get, ops.names()):
-        for dtype in (*DTYPES, *op.dtypes_beyond):
+        for dtype in (*op.dtypes, *op.dtypes_beyond):
             precisions = [precision for precision in op.precisions(dtype) if precision != "ieee"]
             if precisions:
                 special.append(f"{op.name} has {' and '.join(precisions)} in {dtype}")
@@ -222,7 +222,7 @@ def _workload_cases(op: Operation, selection: Selection, workload: Workload) -> 
             (shape,) = op.parse_shapes(",".join(f"{name}={size}" for name, size in each.dims.items()))
             cases += [
                 op.case(shape, dtype, precision, **options)
-                for dtype in (*DTYPES, *_extra_dtypes(op, selection))
+                for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
                 for precision in op.precisions(dtype)
             ]
     return cases
@@ -280,7 +280,7 @@ def _telling_cases(op: Operation, selection: Selection, device: Device) -> list[
 def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The operation's sweep over sizes, one dtype and arithmetic after the other.
 
-    The defaults are float32 and the first arithmetic of a dtype. A CPU runs only the sizes that take about a second.
+    The defaults are the first dtype and its first arithmetic. A CPU runs only the sizes that take about a second.
     """
     asked = {
         option.name: values
@@ -289,7 +289,7 @@ def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Ca
     }
     cases = [
         op.case(size, dtype, precision, **options)
-        for dtype in selection.dtypes or ("float32",)
+        for dtype in selection.dtypes or op.dtypes[:1]
         if dtype in (*op.dtypes, *op.dtypes_beyond)
         for precision in op.precisions(dtype)
         if precision in (selection.precisions or op.precisions(dtype)[:1])

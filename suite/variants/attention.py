@@ -10,6 +10,7 @@ import torch
 
 from suite import ops
 from suite.numerics.attention import attention_limit
+from suite.numerics.formats import MAX_FINITE
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
@@ -121,7 +122,8 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
     groups.append(_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d))
     if not inputs[3:]:
         groups.append(_maxima(right))
-        groups.append(_minus_infinity(right))
+        if _scores_may_be_infinite(q, k):
+            groups.append(_minus_infinity(right))
         if s_q * s_k <= MAX_SCORES:
             every = slice(0, s_q)
             whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
@@ -262,12 +264,21 @@ def _maxima(right: Head) -> HeadWeights:
     yield "it was not divided by the sum of weights", right, e
 
 
+def _scores_may_be_infinite(q: torch.Tensor, k: torch.Tensor) -> bool:
+    """True if a score may overflow float32, or if q or k has NaN or infinities."""
+    largest = float(q.double().abs().amax() * k.double().abs().amax()) * q.shape[-1]
+    return not largest <= MAX_FINITE["float32"]
+
+
 def _minus_infinity(right: Head) -> HeadWeights:
-    """An online softmax without a guard for a first block of keys that score minus infinity."""
+    """An online softmax without a guard for a first block of keys that score minus infinity.
+
+    A head without such keys is as it should be.
+    """
     scores, larger = right.scores.float(), None
     for size in reversed(SIZES):
         hidden = (scores[:, :size] == -math.inf).all(dim=1, keepdim=True) & ~right.unseen
-        if size < scores.shape[1] and bool(hidden.any()) and (larger is None or not torch.equal(hidden, larger)):
+        if size < scores.shape[1] and (larger is None or not larger.any() or not torch.equal(hidden, larger)):
             larger = hidden
             mistake = f"{MINUS_INFINITY.format('query')}, in blocks of at most {size} keys"
             yield mistake, right, right.weights.masked_fill(hidden, math.nan)

@@ -67,13 +67,29 @@ class Sequence:
 Mistake = Callable[[Sequence], Sequence]
 
 
+def _mistakes_of_scales(scale_k: float, scale_v: float) -> dict[str, Mistake]:
+    """The mistakes with the scales of float8 keys and values."""
+
+    def scaled(keys: float, values: float) -> Mistake:
+        return lambda x: replace(x, k_pages=x.k_pages * keys, v_pages=x.v_pages * values)
+
+    return {
+        "the keys were not scaled": scaled(1.0 / scale_k, 1.0),
+        "the values were not scaled": scaled(1.0, 1.0 / scale_v),
+        "the scales of keys and values were exchanged": scaled(scale_v / scale_k, scale_k / scale_v),
+    }
+
+
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
-    q, k_pages, v_pages, table, lengths = inputs
+    q, k_pages, v_pages, table, lengths = inputs[:5]
+    if inputs[5:]:
+        k_pages, v_pages = (pages.double() * scale for pages, scale in zip((k_pages, v_pages), inputs[5:], strict=True))
     batches = range(part[0].start, part[0].stop)
     if not 0 < len(batches) * case["H"] * case["S_q"] * case["S_k"] <= MAX_SCORES:
         return
     found = [Sequence(q[b], k_pages, v_pages, table[b].long(), int(lengths[b]), scale_of(case)) for b in batches]
-    for mistake, change in _mistakes(case, table, lengths).items():
+    mistakes = _mistakes(case, table, lengths) | (_mistakes_of_scales(*map(float, inputs[5:])) if inputs[5:] else {})
+    for mistake, change in mistakes.items():
         changed = [change(each) for each in found]
         if all(each.length for each in changed):
             both = zip(*(each.results(case) for each in changed), strict=True)

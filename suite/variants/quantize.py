@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -12,6 +13,7 @@ from suite.ops.quantize import (
     LARGEST,
     LEAST_SCALE,
     codes_truth,
+    error_of_largest,
     group_of,
     largest_of_groups,
     scales_limit,
@@ -33,12 +35,13 @@ FLOORS = (1e-4, 1e-5, 1e-8, 1e-10, 1e-12)
 
 @dataclass(frozen=True)
 class Matrix:
-    """The operand in float64, with its groups."""
+    """Numbers in float64, with their groups. error: the largest error of each number before it becomes a code."""
 
     x: torch.Tensor
     rows: int
     columns: int
     to: str
+    error: torch.Tensor | float = 0.0
 
     def largest(self) -> torch.Tensor:
         return largest_of_groups(self.x, self.rows, self.columns)
@@ -47,12 +50,31 @@ class Matrix:
         most = LARGEST[self.to]
         return (self.x / spread_over_groups(scales, self.x.shape, self.rows, self.columns)).clamp(-most, most)
 
+    def error_of_scales(self) -> torch.Tensor | float:
+        if not isinstance(self.error, torch.Tensor):
+            return 0.0
+        return error_of_largest(self.x, self.error, self.rows, self.columns) / LARGEST[self.to]
+
+    def error_of_quotients(self) -> torch.Tensor | float:
+        """Return the error of x / scale from before the division."""
+        if not isinstance(self.error, torch.Tensor):
+            return 0.0
+        scales = scales_of(self.largest(), self.to)
+        relative = self.error_of_scales() / scales
+        spread = partial(spread_over_groups, shape=self.x.shape, rows=self.rows, columns=self.columns)
+        return self.error / spread(scales) + self.quotients(scales).abs() * spread(relative)
+
+    def plain(self, mistake: str, part: Part) -> Variant:
+        """Return the variant whose only mistake is in the numbers."""
+        scales = scales_of(self.largest(), self.to)
+        return self.variant(mistake, part, scales, self.quotients(scales))
+
     def variant(
         self, mistake: str, part: Part, scales: torch.Tensor, quotients: torch.Tensor, bound: torch.Tensor | None = None
     ) -> Variant:
         """Return the variant with these scales and unrounded codes. bound: of the scales, if it differs."""
-        codes, limits = codes_truth(quotients, self.to)
-        bound = scales_limit(scales) if bound is None else bound
+        codes, limits = codes_truth(quotients, self.to, self.error_of_quotients())
+        bound = scales_limit(scales, self.error_of_scales()) if bound is None else bound
         value, limit = (
             torch.cat([a.flatten(), b.flatten()])[part[0]] for a, b in ((codes, scales), (limits, bound))
         )  # fmt: skip
@@ -60,12 +82,19 @@ class Matrix:
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
-    if inputs[0].numel() > MAX_ELEMENTS:
-        return
-    options = case.option("group", "row"), case.option("to", "float8_e4m3fn")
-    group, to = map(str, options)
-    matrix = Matrix(inputs[0].double(), *group_of(group, case["N"]), to)
-    right = scales_of(matrix.largest(), to)
+    if inputs[0].numel() <= MAX_ELEMENTS:
+        yield from of_codes(matrix_of(inputs[0].double(), case), case, part)
+
+
+def matrix_of(x: torch.Tensor, case: Case, error: torch.Tensor | float = 0.0) -> Matrix:
+    """Return the numbers with the groups of a case."""
+    group, to = case.option("group", "row"), case.option("to", "float8_e4m3fn")
+    return Matrix(x, *group_of(str(group), case["N"]), str(to), error)
+
+
+def of_codes(matrix: Matrix, case: Case, part: Part) -> Iterator[Variant]:
+    """Yield the mistakes in scales and in codes of right numbers."""
+    right = scales_of(matrix.largest(), matrix.to)
     exact = matrix.quotients(right)
     for mistake, scales in _scales(matrix, right):
         yield matrix.variant(mistake, part, scales, matrix.quotients(scales))
@@ -73,9 +102,9 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     for mistake, quotients in _codes(matrix, exact):
         yield matrix.variant(mistake, part, right, quotients)
     for other in ("row", "128", "128x128"):
-        if other != group:
-            by_other = Matrix(matrix.x, *group_of(other, case["N"]), to)
-            quotients = by_other.quotients(scales_of(by_other.largest(), to))
+        if other != (group := case.option("group", "row")):
+            by_other = Matrix(matrix.x, *group_of(other, case["N"]), matrix.to)
+            quotients = by_other.quotients(scales_of(by_other.largest(), matrix.to))
             mistake = f"the codes had the scales of the group {other}, not {group}"
             yield matrix.variant(mistake, part, right, quotients, torch.full_like(right, UNKNOWN))
 

@@ -28,7 +28,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     eps = float(ops.get("rms_norm").arguments(case)["eps"])
     mean = x.square().mean(dim=1, keepdim=True)
     scale = torch.rsqrt(mean + eps)
-    for mistake, y, w, row_scale in _formulas(inputs, x, weight, mean, part, eps):
+    for mistake, y, w, row_scale in formulas(inputs, x, weight, mean, part, eps):
         value = y * row_scale * w
         limit = rms_norm_limit(x, weight.expand(x.shape), row_scale, value, math.prod(case.shape), case.dtype)
         yield Variant(mistake, value[:, part[1]], limit[:, part[1]])
@@ -41,7 +41,7 @@ Formula = tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]
 """A mistake, with the x, the weight and the scale of each row that it uses."""
 
 
-def _formulas(
+def formulas(
     inputs: Inputs, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, part: Part, eps: float
 ) -> Iterator[Formula]:
     m, n = inputs[0].shape

@@ -26,9 +26,10 @@ from suite.worker.session import Session
 PROBLEMS: dict[tuple[str, str], Mapping[str, Problem]] = {}
 
 
-def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
+def problems(operation: str, dtype: str = "") -> Mapping[str, Problem]:
+    op = ops.get(operation)
+    dtype = dtype or op.dtypes[0]
     if (operation, dtype) not in PROBLEMS:
-        op = ops.get(operation)
         cases = op.telling_cases(dtype, op.precisions(dtype)[0])
         PROBLEMS[operation, dtype] = Problems(cases, lambda case: Problem(case, 0, CPU))
     return PROBLEMS[operation, dtype]
@@ -45,8 +46,8 @@ def session() -> Iterator[Session]:
 def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> None:
     op = ops.get(name)
     names = [each.name for each in op.all_telling]
-    assert 20 <= len(set(names)) == len(names) <= 105
-    for dtype in ("float32", "float16", "bfloat16"):
+    assert 20 <= len(set(names)) == len(names) <= 110
+    for dtype in op.dtypes:
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
             assert set(names) - set(cases) <= {"exact_sums"}, "a family of float8"
@@ -66,6 +67,34 @@ def test_every_operand_has_special_numbers_and_far_offsets_and_every_result_many
     assert all(any("stepped" in each[position : position + 1] for each in placed) for position in range(operands))
     shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in op.all_telling]
     assert all(max(map(math.prod, result)) > 2**16 for result in zip(*shapes, strict=True) if result[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "axis", "options"),
+    [
+        ("quantize", 1, 1, {"group": "128"}),
+        ("quantize", 1, 0, {"group": "128x128"}),
+        ("rope", 0, 0, {"direction": "inverse"}),
+        ("attention_grad", 1, 1, {"causal": True}),
+    ],
+)
+def test_axes_are_longer_than_a_tile_with_each_value_of_an_option(
+    name: str, result: int, axis: int, options: dict[str, Any]
+) -> None:
+    op = ops.get(name)
+    alike = [each for each in op.all_telling if options.items() <= each.options.items()]
+    shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in alike]
+    assert max(shape[result][axis] for shape in shapes) > 64
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [(name, inputs) for name in ops.alone() for inputs, family in ops.get(name).families.items() if family.arguments],
+)
+def test_an_argument_of_the_covering_set_leaves_results_that_tell(name: str, inputs: str) -> None:
+    op = ops.get(name)
+    truth = Problem(op.case(op.usual_shape, inputs=inputs), 0, CPU).truth(0)
+    assert all(each.value.unique().numel() > 1 for each in truth)
 
 
 @pytest.mark.parametrize("name", ops.names())

@@ -9,9 +9,11 @@ import pytest
 import torch
 import wrong_kernels
 from judging import RIGHT
+from kept_variants import keeping
 from wrong_kernels import Entry, diagnoses
 
 from suite import frameworks, ops, variants
+from suite.checking import candidates
 from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
@@ -19,6 +21,7 @@ from suite.hardware.device import Device
 from suite.problem.case import Case
 
 GALLERY = wrong_kernels.entries()
+FIND = keeping(variants.find)
 
 
 @lru_cache(maxsize=32)
@@ -49,7 +52,10 @@ each = pytest.mark.parametrize(
 
 
 @each
-def test_a_wrong_kernel_is_refused_for_what_is_wrong(entry: Entry, device: str) -> None:
+def test_a_wrong_kernel_is_refused_for_what_is_wrong(
+    entry: Entry, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates.variants, "find", FIND)
     found = run(entry, entry.mistake, device)
     assert not found.agrees, f"{entry.wrong.about}: passes with {found.error_ratio:.3g}"
     assert found.reason.startswith(f"{entry.wrong.verdict}: "), found.reason

@@ -19,19 +19,22 @@ from suite import ops
 from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
-ATTENTION = (
+KERNELS = (
     *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
     *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
+    *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
+    *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "matmul/skinny.cuh", "matmul/wgmma.cuh"),
+    *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
 
 
 @pytest.fixture(scope="session")
-def attention_sources() -> Path:
-    """A folder with attention for Hopper, where the headers that the kernels include are the emulated ones.
+def hopper_sources() -> Path:
+    """A folder with kernels for Hopper, where the headers that they include are the emulated ones.
 
     It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build.
     """
-    files = {name: (build.HERE / name).read_text().replace("// requires: sm_90a", "") for name in ATTENTION}
+    files = {name: (build.HERE / name).read_text().replace("// requires: sm_90a", "") for name in KERNELS}
     files |= {str(header.relative_to(EMULATED)): header.read_text() for header in sorted(EMULATED.glob("*/*.cuh"))}
     for name, text in files.items():  # a source includes headers of cuda_ref unless they are beside it
         files[name] = re.sub(r'#include "([^"]+)"', lambda m: f'#include "../{m[1]}"' if m[1] in files else m[0], text)
@@ -45,10 +48,10 @@ def attention_sources() -> Path:
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch, attention_sources: Path) -> None:
-    """Launches of attention for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
+def emulated(monkeypatch: pytest.MonkeyPatch, hopper_sources: Path) -> None:
+    """Launches of these kernels for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
     launch = build.launch
-    monkeypatch.setattr(build, "launch", lambda name, *args: launch(attention_sources / f"{name}.cu", *args))
+    monkeypatch.setattr(build, "launch", lambda name, *args: launch(hopper_sources / f"{name}.cu", *args))
 
 
 @pytest.fixture

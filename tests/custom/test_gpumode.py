@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from suite import custom
 from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
 from suite.core.errors import UsageError
-from suite.custom import task_file
+from suite.custom import arguments, task_file
 from suite.custom.file import source_of
 from suite.custom.operation import CustomOperation
 from suite.frameworks.torch import ADAPTER
@@ -124,6 +125,30 @@ def test_a_folder_without_a_problem_is_refused(folder: Path) -> None:
     (folder / task_file.NAME).unlink()
     with pytest.raises(UsageError, match=re.escape("must be a folder of GPU MODE's with task.yml")):
         source_of(folder, "gpumode")
+
+
+def test_a_problem_over_several_gpus_is_refused(folder: Path) -> None:
+    (folder / task_file.NAME).write_text("multi_gpu: true\n" + TASK, encoding="utf-8")
+    with pytest.raises(UsageError, match="scaled_py: a problem over several GPUs"):
+        custom.find(source_of(folder, "gpumode"))
+
+
+def test_inputs_may_be_dataclasses() -> None:
+    @dataclass
+    class Inner:
+        weight: torch.Tensor
+
+    @dataclass
+    class Config:
+        power: int
+        inner: Inner
+
+    leaves, structure = arguments.flattened([Config(2, Inner(torch.ones(3)))], "file")
+    found = arguments.pattern_of(leaves, structure, arguments.Allocations()).arguments([torch.zeros(3)])
+    assert found[0].power == 2
+    assert found[0].inner.weight.sum() == 0
+    with pytest.raises(UsageError, match="dicts and dataclasses; got object"):
+        arguments.flattened([object()], "file")
 
 
 def test_items_of_a_list() -> None:

@@ -28,7 +28,9 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "contract.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "operands.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "losses.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "products.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "caches.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "experts.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
     "shares.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
@@ -83,7 +85,7 @@ def test_copies_are_declared() -> None:
     assert equal == {name: set(folders) for name, folders in COPIES.items()}
 
 
-@pytest.mark.parametrize("name", ["contract.py", "operands.py", "losses.py", "shares.py"])
+@pytest.mark.parametrize("name", ["contract.py", "operands.py", "losses.py", "products.py", "shares.py"])
 def test_the_contract_needs_the_standard_library_and_its_folder_alone(name: str) -> None:
     for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime" / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -100,5 +102,5 @@ def test_a_vendors_kernels_and_their_device_are_declared(implementation: Impleme
     assert ((implementation.vendor is not None) != (implementation.peer is not None)) != ours
     variant = implementation.name.partition("/")[2]
     on_gpus = variant in ("cudnn", "compile") or variant.startswith("symm_")
-    requires = "cuda" if on_gpus else "sm_90" if implementation.name in OWN_JAX else None
+    requires = "cuda" if on_gpus else "sm_90" if implementation.name in (*OWN_JAX, "torch/scaled_mm") else None
     assert implementation.peer is not None or implementation.requires == requires

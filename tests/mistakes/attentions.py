@@ -175,6 +175,8 @@ KERNELS = [
     Mistake("maximum from 0", "attention", GROUPS, maximum_from_0, r"the maximum began at 0", prepare=far_below_zero),
     Mistake("first block minus infinity", "attention", (1, 4, 2, 40, 150, 64), online, r"began with a block of -inf",
             prepare=some_scores_minus_infinity),
+    Mistake("first block minus infinity in some heads", "attention", (1, 3, 3, 7, 600, 64), online,
+            r"began with a block of -inf", inputs="minus_infinity_first"),
     Mistake("last key", "attention", LAST, with_change(lambda q, k, v: (q, k[:, :, :-1], v[:, :, :-1])),
             r"the last key was left out"),
     Mistake("q read as contiguous", "attention", GROUPS, with_change(lambda q, k, v: (as_contiguous(q), k, v)),

@@ -98,11 +98,11 @@ def test_gpt2(tmp_path: Path) -> None:
         ({"model_type": "gpt_neox", "rotary_pct": 0.25}, "rotation", "B=2,S=1024,H=32,H_kv=8,D=32"),
         ({"model_type": "bert"}, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128"),
         ({"model_type": "vit", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
-        ({"model_type": "qwen3_moe", **EXPERTS}, "experts' gate, up", "M=128,N=768,K=4096,layout=nt"),
+        ({"model_type": "qwen3_moe", **EXPERTS}, "experts' gate, up", "T=16384,E=128,K=4096,N=768,layout=nt"),
         ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}, "router",
          "M=2048,N=8,K=4096,layout=nt"),
         ({"model_type": "gpt_oss", "num_local_experts": 32, "experts_per_token": 4}, "experts' gate and up",
-         "M=256,N=28672,K=4096"),
+         "T=8192,E=32,K=4096,N=28672"),
         ({"model_type": "opt", "ffn_dim": 512, "intermediate_size": None}, "up", "M=2048,N=512,K=4096,layout=nt"),
     ],
     ids=str,
@@ -111,11 +111,12 @@ def test_families(tmp_path: Path, changes: dict[str, Any], part: str, case: str)
     assert summary(of(tmp_path, {**LLAMA, **changes}))[part][2] == case
 
 
-def test_experts_are_as_many_products_as_are_used(tmp_path: Path) -> None:
+def test_experts_are_one_product_of_all_their_rows(tmp_path: Path) -> None:
     config = {**LLAMA, "model_type": "qwen3_moe", **EXPERTS}
-    assert summary(of(tmp_path, config))["experts' down"] == (128, "matmul", "M=128,N=4096,K=768,layout=nt")
+    down = summary(of(tmp_path, config))["experts' down"]
+    assert down == (1, "grouped_matmul", "T=16384,E=128,K=768,N=4096,layout=nt")
     one = summary(of(tmp_path, config, 1, 1024, 1))
-    assert one["experts' gate, up"] == (16, "matmul", "M=1,N=768,K=4096,layout=nt")
+    assert one["experts' gate, up"] == (2, "grouped_matmul", "T=8,E=128,K=4096,N=768,layout=nt")
     with pytest.raises(UsageError, match="9 experts for each token, but there are only 8"):
         of(tmp_path, {**config, "num_experts": 8, "num_experts_per_tok": 9})
 
@@ -134,10 +135,10 @@ def test_deepseek(tmp_path: Path) -> None:
         "attention": (1, "attention", "B=2,H=128,H_kv=128,S_q=1024,S_k=1024,D=192,causal"),
         "output": (1, "matmul", "M=2048,N=7168,K=16384,layout=nt"),
         "router": (1, "matmul", "M=2048,N=256,K=7168,layout=nt"),
-        "experts' gate, up": (512, "matmul", "M=64,N=2048,K=7168,layout=nt"),
-        "experts' activation": (256, "silu_mul", "M=64,N=2048"),
+        "experts' gate, up": (2, "grouped_matmul", "T=16384,E=256,K=7168,N=2048,layout=nt"),
+        "experts' activation": (1, "silu_mul", "M=16384,N=2048"),
         "shared experts' activation": (1, "silu_mul", "M=2048,N=2048"),
-        "experts' down": (256, "matmul", "M=64,N=7168,K=2048,layout=nt"),
+        "experts' down": (1, "grouped_matmul", "T=16384,E=256,K=2048,N=7168,layout=nt"),
         "shared experts' gate, up": (2, "matmul", "M=2048,N=2048,K=7168,layout=nt"),
         "shared experts' down": (1, "matmul", "M=2048,N=7168,K=2048,layout=nt"),
     }

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from judging import CPU, judge_output
+from judging import CPU, called, judge_output
 
 from cuda_ref.cross_entropy import cross_entropy as cuda
 from cuda_ref.cross_entropy.registers import cross_entropy as cuda_registers
@@ -54,10 +54,10 @@ def test_targets_are_columns_and_rows_with_infinities_count() -> None:
 
 @pytest.mark.parametrize("target", [136, -1, 2**40])
 @pytest.mark.parametrize("line", LINES, ids=lambda each: each.__module__)
-def test_a_target_that_is_no_column_gives_nan_in_its_row_alone(line, target: int) -> None:
+def test_a_target_that_is_no_column_gives_nan_in_its_row_alone(line, target: int, device: str) -> None:
     logits = torch.randn(5, 136)
     targets = torch.tensor([3, target, -100, 135, 0])
-    loss, dlogits = line(logits, targets)
+    loss, dlogits = called(line, device, logits, targets)
     assert loss.isnan().tolist() == dlogits.isnan().all(dim=1).tolist() == [False, True, False, False, False]
     right = torch_line(logits, targets.where(targets != target, 7))
     for found, expected in zip((loss, dlogits), right, strict=True):
@@ -89,9 +89,9 @@ def test_arguments_that_break_the_contract() -> None:
 
 
 @pytest.mark.parametrize("line", [torch_line, *LINES], ids=lambda each: each.__module__)
-def test_no_columns_or_no_rows(line) -> None:
-    loss, dlogits = line(torch.empty(3, 0), torch.full((3,), -100))
+def test_no_columns_or_no_rows(line, device: str) -> None:
+    loss, dlogits = called(line, device, torch.empty(3, 0), torch.full((3,), -100))
     assert loss.tolist() == [0.0, 0.0, 0.0]
     assert dlogits.shape == (3, 0)
-    loss, dlogits = line(torch.empty(0, 3), torch.empty(0, dtype=torch.int64))
+    loss, dlogits = called(line, device, torch.empty(0, 3), torch.empty(0, dtype=torch.int64))
     assert (loss.shape, dlogits.shape) == ((0,), (0, 3))

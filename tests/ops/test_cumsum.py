@@ -7,6 +7,7 @@ import torch
 from judging import CPU, judge_output
 
 from suite import ops
+from suite.implementations import builtin
 from suite.numerics.bounds import longest_chain
 from suite.numerics.formats import DTYPES
 from suite.ops.cumsum import longest_chains
@@ -42,3 +43,13 @@ def test_sums_in_float32_are_right_in_any_order_and_sums_in_fewer_bits_are_not(d
 def test_the_chains_are_those_of_sums() -> None:
     terms = [1, 2, 4096, 2**22 - 1, 2**22, 2**24 + 1, 10**9]
     assert longest_chains(torch.tensor(terms, dtype=torch.float64)).tolist() == list(map(longest_chain, terms))
+
+
+@pytest.mark.parametrize("name", ["triton/lookback", "cuda/lookback"])
+def test_a_row_of_more_than_32_parts_adds_the_totals_before_it(name: str, device: str) -> None:
+    implementation = builtin.find("cumsum", name)
+    if device not in implementation.adapter.devices:
+        pytest.skip(f"{name} does not run on {device}")
+    x = torch.randint(-1, 2, (2, 33 * 8192 + 8), generator=torch.Generator().manual_seed(0)).float()
+    found = implementation.function()(x.to(device)).cpu()
+    assert torch.equal(found.double(), x.double().cumsum(dim=1))  # sums of small integers are exact in any order

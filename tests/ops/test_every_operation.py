@@ -15,7 +15,6 @@ from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.core.paths import ROOT
 from suite.implementations import builtin
-from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.processes.codec import from_json, to_json
 
@@ -54,9 +53,10 @@ def test_declarations_are_literals_and_distinct(name: str) -> None:
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])
 @each_operation
 def test_default_cases_are_distinct_and_survive_json(name: str, device_type: str) -> None:
-    cases = ops.get(name).default_cases(device_type)
+    op = ops.get(name)
+    cases = op.default_cases(device_type)
     assert len(set(cases)) == len(cases)
-    assert {case.dtype for case in cases} == set(DTYPES)
+    assert {case.dtype for case in cases} == set(op.dtypes)
     assert [from_json(Case, to_json(case)) for case in cases] == cases
     keys = {(case.label, case.dtype, case.precision) for case in cases}
     assert len(keys) == len(cases), "the columns of a row tell its case from every other"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from judging import CPU, judge_output
+from judging import CPU, called, judge_output
 from torch import Tensor
 
 import torch_impls.linear_cross_entropy as torch_module
@@ -48,23 +48,23 @@ def test_logits_and_their_gradients_may_be_rounded_to_the_dtype_alone(dtype: str
 
 
 @pytest.mark.parametrize("line", [torch_line, triton_line], ids=["torch", "triton"])
-def test_small_blocks_of_columns_give_the_same(line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_blocks_of_columns_give_the_same(line, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks have at least 256 columns; the last of three is shorter, and one target lies in each."""
     for module in (torch_module, triton_module):
         monkeypatch.setattr(module, "LOGITS", 1)
     case = OP.case((3, 600, 8), "float32")
     x, weight, _ = OP.make_inputs(case, 0, CPU)
     target = torch.tensor([255, 256, 599])
-    found = line(x, weight, target)
+    found = called(line, device, x, weight, target)
     expected = results(x.double() @ weight.double().T, x, weight, target, torch.float64)
     for each, right in zip(found, expected, strict=True):
         torch.testing.assert_close(each, right, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("line", [torch_line, triton_line], ids=["torch", "triton"])
-def test_a_target_that_is_no_column_gives_nan_in_its_row(line) -> None:
+def test_a_target_that_is_no_column_gives_nan_in_its_row(line, device: str) -> None:
     x, weight, target = torch.randn(4, 8), torch.randn(20, 8), torch.tensor([3, 20, -100, 0])
-    loss, dx, dweight = line(x, weight, target)
+    loss, dx, dweight = called(line, device, x, weight, target)
     assert loss.isnan().tolist() == dx.isnan().all(dim=1).tolist() == [False, True, False, False]
     assert dweight.isnan().all()
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from suite import ops
 from suite.checking.judge import judge
 from suite.ops import attention, ring_attention
+from suite.problem import blocks
 from suite.problem.case import Case
 from suite.problem.ranked import RankedOperation, Shard
 
@@ -88,6 +89,20 @@ def test_ring_attention_is_attention_of_the_whole_sequence(causal: bool) -> None
         assert agrees(op, case, shards, rank, torch.cat(rows, dim=2).float())
         own = [each[: 2 * 4 * 33 * 64] for each in (out[:, :, :33].reshape(-1),)]
         assert (rank == 0 and not causal) or not agrees(op, case, shards, rank, own[0].reshape(2, 4, 33, 64).float())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_short_heads_are_computed_together_in_blocks_of_any_size(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, case, shards = shards_of("ring_attention", (16, 4, 2, 5, 8), "float32", causal=causal)
+    (at_once,) = op.truth_of_rank(shards, 1, case)
+    for elements in (2**9, 2**12):  # one head at a time; some batch entries
+        monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", elements)
+        found = list(op.truth_of_rank(shards, 1, case))
+        assert len(found) > 1
+        for piece in found:
+            torch.testing.assert_close(piece.value, at_once.value[piece.index], rtol=1e-13, atol=0)
+            torch.testing.assert_close(piece.limit, at_once.limit[piece.index], rtol=1e-9, atol=0)
+        assert sum(piece.value.numel() for piece in found) == at_once.value.numel()
 
 
 def test_causal_shares_are_balanced() -> None:

@@ -45,6 +45,29 @@ def test_the_result_is_that_of_attention_over_the_gathered_keys() -> None:
         torch.testing.assert_close(found[b], torch.einsum("hij,jhd->ihd", p, v), rtol=1e-4, atol=1e-5)
 
 
+def test_a_cache_in_float8_takes_half_the_bytes_and_has_two_scales(device: str) -> None:
+    case, narrow = (OP.case((64, 8, 8, 1, 1024, 64, 16), "bfloat16", kv=kv) for kv in (None, "float8_e4m3fn"))
+    cache = 64 * 1024 * 8 * 64 * 2
+    assert OP.bytes(case) - OP.bytes(narrow) == cache
+    small = OP.case(SHAPE, "bfloat16", kv="float8_e4m3fn", lengths="ragged")
+    q, k_pages, v_pages, table, lengths, scale_k, scale_v = OP.make_inputs(small, 0, torch.device(device))
+    wide = OP.case(SHAPE, "bfloat16", lengths="ragged")
+    for keys, values in ((scale_k, scale_v), (-scale_k, scale_v)):
+        scaled = [(pages.double() * scale).float() for pages, scale in ((k_pages, keys), (v_pages, values))]
+        expected = torch_line(q.float(), *scaled, table, lengths)
+        for line in (torch_line, triton, triton_parts, cuda):
+            found = line(q, k_pages, v_pages, table, lengths, keys, values)
+            torch.testing.assert_close(found.float(), expected, rtol=2e-2, atol=2e-2)
+    assert OP.memory_bytes(small) < OP.memory_bytes(wide)
+
+
+@pytest.mark.parametrize("arguments", [(torch.ones(()), None), (torch.ones(1), torch.ones(1)), (None, None)])
+def test_float8_pages_need_two_scales(arguments: tuple[torch.Tensor | None, ...]) -> None:
+    q, *rest = OP.make_inputs(OP.case(SHAPE, "bfloat16", kv="float8_e4m3fn"), 0, CPU)[:5]
+    with pytest.raises(ValueError, match="must be float32 of shape"):
+        torch_line(q, *rest, *arguments)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_bound_tells_more_roundings(dtype: str) -> None:
     case = OP.case(SHAPE, dtype, lengths="ragged")
@@ -56,10 +79,10 @@ def test_the_bound_tells_more_roundings(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("line", [triton, triton_parts, cuda, cuda_decode], ids=lambda each: each.__module__)
-def test_entries_beyond_the_pages_of_a_sequence_are_not_read(line) -> None:
+def test_entries_beyond_the_pages_of_a_sequence_are_not_read(line, device: str) -> None:
     case = OP.case((3, 4, 2, 2, 300, 64, 16), "float16", lengths="ragged", inputs="unused_nan")
     q, k_pages, v_pages, table, lengths = OP.make_inputs(case, 0, CPU)
     used = torch.arange(table.shape[1]) * 16 < lengths[:, None]
     spoiled = torch.where(used, table, 2**30)
-    found = line(q, k_pages, v_pages, spoiled, lengths)
-    assert judge_output(OP, case, found).agrees
+    found = line(*(x.to(device) for x in (q, k_pages, v_pages, spoiled, lengths)))
+    assert judge_output(OP, case, found.cpu()).agrees

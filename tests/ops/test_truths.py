@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from importlib import import_module
 
 import pytest
 import torch
@@ -11,22 +12,39 @@ from judging import CPU, judge_output
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from suite import ops
+from suite import frameworks, ops
 from suite.checking.judge import Verdict, judge
 from suite.numerics import noise, repeats
-from suite.numerics.formats import DTYPES
 from suite.problem import blocks
+from suite.problem.case import Case
 from suite.problem.operation import Operation
+from suite.problem.outputs import joined
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ops.names())
+def rounded_truth(op: Operation, case: Case) -> torch.Tensor:
+    """The truth in the types of the results. Elements that stand for its numbers are those of NumPy's line."""
+    inputs = op.make_inputs(case, 0, CPU)
+    output = torch.empty(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
+    for piece in op.truth(inputs, case):
+        if piece.named is None:
+            output[piece.index] = piece.value.to(getattr(torch, piece.dtype or op.output_dtype(case))).to(output.dtype)
+        else:
+            output[piece.index] = numpy_line(op, case, inputs)[piece.index]
+    return output
+
+
+def numpy_line(op: Operation, case: Case, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    adapter = frameworks.get("numpy")
+    function = getattr(import_module(f"numpy_impls.{op.name}"), op.name)
+    found = function(*map(adapter.to_native, inputs), **op.arguments(case))
+    return joined([adapter.to_torch(each) for each in found])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in ops.names() for dtype in ops.get(name).dtypes])
 def test_the_rounded_truth_passes_with_a_ratio_of_at_most_two_thirds(name: str, dtype: str) -> None:
     op = ops.get(name)
     case = next(c for c in op.default_cases("cpu") if c.dtype == dtype)
-    output = torch.empty(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
-    for piece in op.truth(op.make_inputs(case, 0, CPU), case):
-        output[piece.index] = piece.value.to(getattr(torch, piece.dtype or dtype)).to(output.dtype)
+    output = rounded_truth(op, case)
     verdict = judge_output(op, case, output)
     assert verdict.agrees
     assert verdict.error_ratio < 0.67
@@ -37,10 +55,9 @@ def test_the_rounded_truth_passes_with_a_ratio_of_at_most_two_thirds(name: str, 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, 0.0])
 def test_an_element_that_was_not_written_is_wrong(name: str, poison: float) -> None:
     op = ops.get(name)
-    case = next(c for c in op.default_cases("cpu") if c.dtype == "float32" and not c.options)
-    output = torch.empty(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
-    for piece in op.truth(op.make_inputs(case, 0, CPU), case):
-        output[piece.index] = piece.value.to(getattr(torch, piece.dtype or "float32")).to(output.dtype)
+    cases = [each for each in op.default_cases("cpu") if each.dtype == op.dtypes[0]]
+    case = min(cases, key=lambda each: len(each.options))
+    output = rounded_truth(op, case)
     output.reshape(-1)[output.reshape(-1).nonzero()[-1]] = poison  # a result of 0 does not tell a 0 in its place
     verdict = judge_output(op, case, output)
     assert not verdict.agrees
@@ -52,7 +69,7 @@ def test_an_element_that_was_not_written_is_wrong(name: str, poison: float) -> N
 def test_an_empty_output_agrees(name: str) -> None:
     op = ops.get(name)
     for case in op.cases("empty", "cpu") if "empty" in op.families else ():
-        if case.dtype != "float32":
+        if case.dtype != op.dtypes[0]:
             continue
         verdict = judge_output(
             op, case, torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
@@ -89,7 +106,8 @@ def test_judging_takes_no_more_memory_than_is_said(
     monkeypatch.setattr(noise, "SAMPLE", block // 64)
     monkeypatch.setattr(repeats, "TOGETHER", block // 64)
     beyond = [each for each in op.dtypes_beyond if each != "float64"]  # judged in blocks of their own
-    for kind, precision in [(each, p) for each in (dtype, *beyond) for p in op.precisions(each)]:
+    own = [dtype] if dtype in op.dtypes else list(op.dtypes)
+    for kind, precision in [(each, p) for each in (*own, *beyond) for p in op.precisions(each)]:
         case = op.case(shape, kind, precision, **op.option_combinations(kind, {})[-1])
         inputs = op.make_inputs(case, 0, CPU)
         output = torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))

@@ -32,10 +32,16 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "add_rms_norm": lambda size: (size, 2 * size),
     "layer_norm": lambda size: (size, 2 * size),
     "quantize": lambda size: (size, 2 * size),
+    "silu_mul_quantize": lambda size: (size, 2 * size),
+    "rms_norm_quantize": lambda size: (size, 2 * size),
     "cumsum": lambda size: (size, 2 * size),
+    "top_k": lambda size: (size, 2 * size, 20),
     "cross_entropy": lambda size: (size, 2 * size),
     "linear_cross_entropy": lambda size: (64, size, size + 16),
     "matmul": lambda size: (64, size, size + 16),
+    "block_scaled_matmul": lambda size: (64, size, size + 16),
+    "grouped_matmul": lambda size: (size, 3, 64, size + 16),
+    "grouped_matmul_grad": lambda size: (64, 3, size, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),
     "conv2d": lambda size: (2, 9, size // 8, 64, 40, 3, 3, 1, 1),
     "max_pool2d": lambda size: (2, 9, size // 8, 64, 3, 3, 2, 1),
@@ -67,7 +73,7 @@ def loaded(implementation: Implementation, where: Device, size: int) -> tuple[Fu
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     op = ops.get(implementation.operation)
     function: Function = getattr(implementation.load(), op.name)
-    for dtype in ("bfloat16", "float32"):
+    for dtype in ("bfloat16", "float32") if "bfloat16" in op.dtypes else op.dtypes:
         warm, case = (op.case(SHAPES[op.name](each), dtype) for each in (WARM, size))
         try:
             function(*inputs(warm, 0), **op.arguments(warm))

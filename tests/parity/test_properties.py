@@ -18,7 +18,6 @@ from suite.checking.judge import judge
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
-from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.outputs import joined
@@ -85,7 +84,7 @@ def layouts(ndim: int) -> st.SearchStrategy[Layout]:
 
 @st.composite
 def cases(draw: st.DrawFn, op: Operation) -> Case:
-    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    dtype = draw(st.sampled_from(sorted(op.dtypes)))
     precision = draw(st.sampled_from(op.precisions(dtype)))
     shape = op.random_shape(lambda: draw(sizes))
     return op.case(shape, dtype, precision, **draw(st.sampled_from(op.option_combinations(dtype, {}))))

@@ -73,7 +73,7 @@ def test_buffers_of_far_operands_get_their_values_and_show_writes(inputs: str) -
 
 @pytest.mark.parametrize("name", ops.alone())
 def test_torch_is_right_on_far_operands_in_little_memory(name: str) -> None:
-    problems = far_problems(name, "float32")
+    problems = far_problems(name, ops.get(name).dtypes[0])
     before = resident_bytes()
     for problem in problems.values():
         problem.present(1)

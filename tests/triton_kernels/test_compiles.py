@@ -7,15 +7,19 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from thinning import covering_words
 
 from cuda_ref.build import cache as _cache
 
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
+SINGLE = {"sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel", "clear_kernel"}
+"""Kernels of few numbers, such as the second launch of a sum and the first of a loss."""
 PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configurations are compiled, or the first
     "elementwise": [
         *[
@@ -34,7 +38,10 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
         *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
-        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072"],
+        *["silu_mul_quantize bfloat16 8192x14336", "rms_norm_quantize_held bfloat16 16384x4096"],
+        *["rms_norm_quantize bfloat16 16384x4096", "rms_norm_quantize bfloat16 1024x131072"],
+        *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072", "cumsum_lookback bfloat16 64x1048576"],
+        *["top_k bfloat16 64x128256x50", "top_k_bitonic bfloat16 64x128256x50", "top_k_bitonic float32 16384x256x8"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],
         *["cross_entropy_registers bfloat16 4096x128256", "cross_entropy_registers float32 4096x4096"],
         *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
@@ -48,8 +55,17 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul_pipelined float16 tt 4096 first", "matmul_pipelined tf32 tn 4096 first"],
         *["matmul_pipelined tf32 nn 1001x1004x4096 first", "matmul_pipelined float32 nn 4096 first"],
         *["matmul_pipelined float8_e4m3fn nt 4096 first", "matmul_pipelined float8_e4m3fn nt 1008x1008x1024 first"],
+        "block_scaled_matmul float8_e4m3fn 4096x4096x4096 first",
+        "block_scaled_matmul_persistent float8_e4m3fn 4096x4096x4096 first",
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
         *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
+    ],
+    "grouped": [
+        *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],
+        "grouped_matmul_persistent bfloat16 nn 32768x8x4096x14336",
+        "grouped_matmul_persistent bfloat16 nt 512x128x2048x768 first",
+        "grouped_matmul_grad bfloat16 nn 32768x8x4096x14336 first",
+        "grouped_matmul_grad_persistent bfloat16 nn 32768x8x4096x14336 first",
     ],
     "matmul_auto": [
         *["matmul_auto bfloat16 nn 16x14336x4096", "matmul_auto bfloat16 nn 128x128x32768 first"],
@@ -107,6 +123,25 @@ HOPPER = {
 }
 
 
+FOUR_PROGRAMS = "attention_packed float16 64"
+"""Its shared memory lets four programs run on a multiprocessor."""
+ALWAYS = (f"{FOUR_PROGRAMS} first", "matmul bfloat16 nt 4096 first")
+"""Launches with an assertion of their own; of the second one on its waits for products."""
+
+
+def chosen(groups: Iterable[Sequence[str]], *, every: bool) -> list[str]:
+    """All launches, or those with every kernel, dtype and size of a group, each with its first configuration."""
+    if every:
+        return [launch for group in groups for launch in group]
+    few = [each for group in groups for each in group if each in ALWAYS or each in covering_words(group)]
+    return [f"{launch.removesuffix(' first')} first" for launch in few]
+
+
+@pytest.fixture
+def every(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("all_cases"))
+
+
 def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:
     """The records of triton_compile.py for these launches: one process, since most of its time is the import of torch.
 
@@ -126,25 +161,38 @@ def count(record: dict[str, Any], pattern: str) -> int:
     return sum(number for name, number in record["instructions"].items() if re.match(pattern, name))
 
 
+def test_the_launches_that_are_compiled_have_every_kernel_dtype_and_size_and_the_option_has_all() -> None:
+    for groups in (PLAIN, {"": SM_80}, HOPPER):
+        few, all_ = (chosen(groups.values(), every=every) for every in (False, True))
+        assert all_ == [launch for group in groups.values() for launch in group]
+        assert {word for launch in few for word in launch.split()} >= {word for each in all_ for word in each.split()}
+        assert all(launch.endswith(" first") for launch in few)
+        assert set(few) >= set(ALWAYS) & set(all_)
+        if len(groups) > 1:
+            assert len(few) < 0.9 * len(all_)
+
+
 @pytest.mark.slow(seconds=80)
 @pytest.mark.parametrize("arch", [80, 90])
-def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
-    for record in compiled(arch, SM_80 if arch == 80 else [launch for group in PLAIN.values() for launch in group]):
+def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
+    for record in compiled(arch, chosen([SM_80] if arch == 80 else PLAIN.values(), every=every)):
         launch = record["launch"].removesuffix(" first")
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
         # Its two passes keep a block of three operands in registers; such rows wait for memory.
         long = record["kernel"] == "long_add_rms_norm_kernel"
         assert record["spills"] <= (40 if long else 5), record
+        if "quantize" in launch:  # a thread's codes are a quarter or half as wide as its numbers
+            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
+            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
+            continue
         if launch.startswith(("softmax", "rms_norm", "add_rms_norm", "layer_norm", "cumsum", "sum", "cross_entropy")):
-            # The second launch of a sum, and the first of a loss, read single numbers.
-            if record["kernel"] not in ("sum_kernel", "sum_parts_kernel", "column_sums_kernel", "count_kernel"):
+            if record["kernel"] not in SINGLE:
                 assert count(record, r"LDG(STS)?\.E(\.\w+)*\.128") > 0, record  # or by asynchronous copies
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
-        if launch.startswith("quantize"):  # a thread's codes are a quarter or half as wide as its numbers
-            assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
-            assert count(record, r"STG\.E(\.\w+)*\.(64|128)|STG\.E( |$)") > 0, record
+        if launch.startswith("top_k"):  # merge_kernel reads a list of keys that is shorter than 16 bytes a thread
+            assert count(record, r"LDG\.E\.(64|128)") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue
@@ -164,7 +212,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
         assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record
         assert record["kernel"] != "specialized_kernel" or count(record, "USETMAXREG") > 0, record  # warps have tasks
-        if arch == 90 and launch == "attention_packed float16 64":  # four programs fit on a multiprocessor
+        if arch == 90 and launch == FOUR_PROGRAMS:
             assert record["shared"] <= 56 * 1024, record
         if launch.startswith("matmul") and launch.split()[2] in ("nt", "tt") and "float8" not in launch:
             # One wait in the loop and one after it: wgmmas overlap.
@@ -172,8 +220,8 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
 
 
 @pytest.mark.slow(seconds=20)
-def test_wgmma_fed_by_tma() -> None:
-    for record in compiled(90, [launch for group in HOPPER.values() for launch in group]):
+def test_wgmma_fed_by_tma(every: bool) -> None:
+    for record in compiled(90, chosen(HOPPER.values(), every=every)):
         launch = record["launch"].removesuffix(" first")
         kernel, kind = launch.split()[:2]
         # No spills, except for D=256 with a mask: a few scalars, outside of the loop over keys.

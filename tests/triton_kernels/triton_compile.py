@@ -48,10 +48,12 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
     float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
+    "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
+    SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
+    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -112,14 +114,22 @@ def rows(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
 
 def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N = map(int, rest[0].split("x"))
-    for group in ("row", "128", "128x128"):
+    names = signature(function).parameters.keys()
+    operands = [empty(M, N, dtype=dtype) for name in ("a", "b", "x") if name in names]
+    of_norm = {"weight": empty(N, dtype=dtype), "eps": 1e-5} if "weight" in names else {}
+    for group in ("row", "128") if function.__module__.endswith(".held") else ("row", "128", "128x128"):
         for to in ("float8_e4m3fn", "int8"):
-            yield partial(function, empty(M, N, dtype=dtype), group=group, to=to)
+            yield partial(function, *operands, **of_norm, group=group, to=to)
 
 
 def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, V = map(int, rest[0].split("x"))
     yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
+
+
+def top_k(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, k = map(int, rest[0].split("x"))
+    yield partial(function, empty(M, N, dtype=dtype), k=k)
 
 
 def sums(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -143,11 +153,19 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
         yield partial(function, a, b, precision="tf32" if kind == "tf32" else "ieee")
 
 
+def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = map(int, rest[0].split("x"))
+    groups = -(-K // 128)
+    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
+    yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
+
+
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
         # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
-        import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
+        module: Any = import_module(function.__module__)
+        module.tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)
         heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
         q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
         yield partial(function, q, k, k, causal="causal" in rest)
@@ -184,6 +202,15 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
     yield partial(function, *(empty(*shape, dtype=dtype) for shape in shapes))
 
 
+def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    T, E, K, N = map(int, rest[1].split("x"))
+    if "dy" in signature(function).parameters:
+        yield partial(function, empty(T, K, dtype=dtype), empty(T, N, dtype=dtype), empty(E, dtype=torch.int32))
+        return
+    weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
+    yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -201,7 +228,13 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "cross_entropy": losses,
     "sum": sums,
     "quantize": quantize,
+    "top_k": top_k,
+    "silu_mul_quantize": quantize,
+    "rms_norm_quantize": quantize,
     "matmul": matmul,
+    "block_scaled_matmul": block_scaled,
+    "grouped_matmul": grouped,
+    "grouped_matmul_grad": grouped,
     "linear_sigmoid": linear,
     "linear_sigmoid_grad": linear,
     "attention": attention,

@@ -6,7 +6,7 @@ import pytest
 
 from suite import ops
 from suite.implementations import builtin
-from validation.sensitivity import Shard, honest, is_limited
+from validation.sensitivity import SIZES, Shard, honest, is_limited, measure, sizes_of
 
 
 def test_shards_have_all_honest_results_once_and_none_is_refused() -> None:
@@ -15,6 +15,19 @@ def test_shards_have_all_honest_results_once_and_none_is_refused() -> None:
     assert sorted(whole) == sorted(name for part in parts for name in part)
     assert len(whole) > 60
     assert set(whole.values()) == {""}
+
+
+def test_every_operation_has_a_small_and_a_large_size() -> None:
+    for op in map(ops.get, ops.alone()):
+        small, large = (op.flops(op.case(size)) for size in sizes_of(op))
+        assert small < large or op.name not in SIZES
+
+
+@pytest.mark.parametrize("name", ["adam_step", "cross_entropy", "max_pool2d_grad"])
+def test_errors_are_in_units_of_the_results_own_types(name: str) -> None:
+    found = measure(ops.get(name).case(SIZES[name][0], "bfloat16"))
+    assert 2.0**-10 < found.scale < 2.0**8
+    assert 2.0**-10 < found.element < 2.0**8
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1"])

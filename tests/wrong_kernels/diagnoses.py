@@ -4,12 +4,14 @@ A mistake without an entry is refused for another reason than its values. NONE: 
 GPU: the mistakes of kernels that run only on a GPU.
 """
 
-from wrong_kernels import _diagnoses_torch
+from wrong_kernels import _diagnoses_codes, _diagnoses_torch, _diagnoses_torch_products
 
 NONE = _diagnoses_torch.NONE
 
 SAID = {
     **_diagnoses_torch.SAID,
+    **_diagnoses_torch_products.SAID,
+    **_diagnoses_codes.SAID,
     "cuda-attention-causal_off_by_one": "a query did not see its own key",
     "cuda-attention-kv_head_by_remainder": "query head h read key head h % H_kv, not h // (H / H_kv)",
     "cuda-attention-maximum_from_zero": "the maximum began at 0",

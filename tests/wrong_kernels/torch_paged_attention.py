@@ -10,6 +10,7 @@ from wrong_kernels import Wrong
 SHAPE = (3, 4, 2, 2, 70, 64, 16)
 FULL = (3, 4, 2, 2, 64, 64, 16)
 RAGGED = {"lengths": "ragged"}
+FLOAT8 = {"kv": "float8_e4m3fn"}
 MISTAKES = {
     "table_ignored": Wrong("the pages of a sequence are taken to follow each other", "value", FULL),
     "first_table": Wrong("all sequences read the pages of the first one", "value", SHAPE),
@@ -29,14 +30,29 @@ MISTAKES = {
     "scale_of_128": Wrong("the scale is that of D = 128", "value", SHAPE),
     "values_of_keys": Wrong("the values are read from the pages of keys", "value", SHAPE),
     "scores_rounded": Wrong("float32, but scores are rounded to bfloat16", "value", SHAPE),
+    "keys_not_scaled": Wrong("the scale of float8 keys is left out", "value", SHAPE, options=FLOAT8),
+    "values_not_scaled": Wrong("the scale of float8 values is left out", "value", SHAPE, options=FLOAT8),
+    "scales_exchanged": Wrong("float8 keys have the scale of values", "value", SHAPE, options=FLOAT8),
     "blind_not_zero": Wrong("a query that sees no key gets NaN", "not finite", (2, 2, 1, 8, 3, 64, 16)),
 }
 
 
 def make(mistake: str):
     def paged_attention(
-        q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, *, sm_scale: float | None = None
+        q: Tensor,
+        k_pages: Tensor,
+        v_pages: Tensor,
+        table: Tensor,
+        lengths: Tensor,
+        scale_k: float = 1.0,
+        scale_v: float = 1.0,
+        *,
+        sm_scale: float | None = None,
     ) -> Tensor:
+        if mistake == "scales_exchanged":
+            scale_k, scale_v = scale_v, scale_k
+        k_pages = k_pages.double() * (1.0 if mistake == "keys_not_scaled" else scale_k)
+        v_pages = v_pages.double() * (1.0 if mistake == "values_not_scaled" else scale_v)
         B, S_q, H, D = q.shape
         H_kv = k_pages.shape[2]
         out = torch.zeros(q.shape, dtype=torch.float64)

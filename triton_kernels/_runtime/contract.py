@@ -53,15 +53,27 @@ def check_rows(operation: str, x: Array, *, float64: bool = False) -> tuple[int,
     return shape
 
 
-def check_quantize(x: Array, *, group: str, to: str) -> tuple[int, int]:
-    """Checks a matrix (M, N), its groups and the type of its codes. Returns the rows and columns of a group."""
-    _, N = check_rows("quantize", x)
+def check_codes(operation: str, N: int, *, group: str, to: str) -> tuple[int, int]:
+    """Checks the groups of a matrix of N columns and the type of its codes. Returns the rows and columns of a group."""
     groups = {"row": (1, max(N, 1)), "128": (1, 128), "128x128": (128, 128)}
     if group not in groups:
-        raise ValueError(f"quantize: group must be {' or '.join(map(repr, groups))}; got {group!r}")
+        raise ValueError(f"{operation}: group must be {' or '.join(map(repr, groups))}; got {group!r}")
     if to not in LARGEST_CODE:
-        raise ValueError(f"quantize: to must be {' or '.join(map(repr, LARGEST_CODE))}; got {to!r}")
+        raise ValueError(f"{operation}: to must be {' or '.join(map(repr, LARGEST_CODE))}; got {to!r}")
     return groups[group]
+
+
+def check_quantize(x: Array, *, group: str, to: str) -> tuple[int, int]:
+    """Checks a matrix (M, N), its groups and the type of its codes. Returns the rows and columns of a group."""
+    return check_codes("quantize", check_rows("quantize", x)[1], group=group, to=to)
+
+
+def check_top_k(x: Array, k: int) -> tuple[int, int]:
+    """Checks a matrix (M, N) and the number of elements that are selected from each row. Returns M and N."""
+    M, N = check_rows("top_k", x)
+    if not 1 <= k <= N:
+        raise ValueError(f"top_k: k must be from 1 to N={N}; got {k}")
+    return M, N
 
 
 def check_norm(operation: str, x: Array, *, float64: bool = False, **vectors: Array) -> tuple[int, ...]:

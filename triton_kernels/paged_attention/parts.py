@@ -15,17 +15,18 @@ from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_ou
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOWEST
 from triton_kernels.attention.parts import BLOCK_BYTES, OPTIONS, PARTS_TOGETHER, parts_of
-from triton_kernels.paged_attention import block_of, check_limits, scale_log2
+from triton_kernels.paged_attention import block_of, check_limits, key_operand, scale_log2, scales_or
 
 DETERMINISTIC = True
 
 
 @triton.jit(do_not_specialize=["PART", "PARTS"])
 def paged_parts_kernel(
-    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, sums_ptr, statistics_ptr, H_kv, S_q, G, page, PART, PARTS, qk_scale,
+    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, scale_k_ptr, scale_v_ptr, sums_ptr, statistics_ptr,
+    H_kv, S_q, G, page, PART, PARTS, qk_scale,
     stride_qb, stride_qs, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
     stride_vp, stride_vs, stride_vh, stride_vd, stride_tb, stride_tp, stride_l,
-    D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    SCALED: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program adds PART keys of one sequence and key head, and stores acc, m_i and l_i.
 
@@ -46,6 +47,8 @@ def paged_parts_kernel(
     v_row = v_ptr + h_kv * stride_vh + offs_d * stride_vd
     table_ptr += b * stride_tb
     last_key = queries + (length - S_q)  # the last key that each query sees
+    if SCALED:
+        qk_scale *= tl.load(scale_k_ptr)
 
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
@@ -57,8 +60,8 @@ def paged_parts_kernel(
         slots = (keys % page).to(tl.int64)
         k_ptrs = k_row[None, :] + (at * stride_kp + slots * stride_ks)[:, None]
         v_ptrs = v_row[None, :] + (at * stride_vp + slots * stride_vs)[:, None]
-        k = dot_operand(tl.load(k_ptrs, mask=held[:, None], other=0.0))  # [BLOCK_N, D]
-        v = dot_operand(tl.load(v_ptrs, mask=held[:, None], other=0.0))  # [BLOCK_N, D]
+        k = key_operand(k_ptrs, held, q_ptr.dtype.element_ty)  # [BLOCK_N, D]
+        v = key_operand(v_ptrs, held, q_ptr.dtype.element_ty)  # [BLOCK_N, D]
         scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
         scores = tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, 1))
@@ -67,6 +70,8 @@ def paged_parts_kernel(
         l_i = l_i * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
         m_i = m_new
+    if SCALED:
+        acc *= tl.load(scale_v_ptr)
     at = ((b * S_q + queries) * (H_kv * G) + heads) * PARTS + part
     tl.store(sums_ptr + at[:, None] * D + offs_d[None, :], acc, mask=inside[:, None])
     tl.store(statistics_ptr + at * 2, m_i, mask=inside)
@@ -111,6 +116,8 @@ def paged_attention(
     v_pages: Float[Tensor, "P page H_kv D"],
     table: Int32[Tensor, "B pages"],
     lengths: Int32[Tensor, "B"],
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
     *,
     sm_scale: float | None = None,
 ) -> Float[Tensor, "B S_q H D"]:
@@ -122,8 +129,8 @@ def paged_attention(
     Memory: D + 2 float32 numbers for each row and part.
     Source: Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023).
     """
-    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths)
-    check_limits(q, H_kv, sm_scale)
+    B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
+    check_limits(q, H_kv, sm_scale, scaled=scale_k is not None)
     out = empty_output(q.shape, q.dtype, q.device)
     if q.numel() == 0:
         return finished_output(out, q.dtype)
@@ -133,10 +140,10 @@ def paged_attention(
         statistics = torch.empty((B * S_q * H, parts, 2), dtype=torch.float32, device=q.device)
         launch(
             paged_parts_kernel, (B * H_kv * parts,),
-            q, k_pages, v_pages, table, lengths, sums, statistics,
+            q, k_pages, v_pages, table, lengths, *scales_or(q, scale_k, scale_v), sums, statistics,
             H_kv, S_q, H // H_kv, page, part, parts, scale_log2(D, sm_scale),
             *q.stride(), *k_pages.stride(), *v_pages.stride(), *table.stride(), *lengths.stride(),
-            D=D, BLOCK_M=block_of(S_q * (H // H_kv)), BLOCK_N=BLOCK_N, **OPTIONS,
+            SCALED=scale_k is not None, D=D, BLOCK_M=block_of(S_q * (H // H_kv)), BLOCK_N=BLOCK_N, **OPTIONS,
         )  # fmt: skip
         launch(
             add_paged_parts_kernel, (B * S_q * H,),
@@ -151,6 +158,8 @@ def config(
     v_pages: Tensor,
     table: Tensor,
     lengths: Tensor,
+    scale_k: Tensor | None = None,
+    scale_v: Tensor | None = None,
     *,
     sm_scale: float | None = None,
 ) -> str:

@@ -6,37 +6,12 @@ import triton.language as tl
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from triton_kernels._common.rows import Blocks, blocks
-from triton_kernels._runtime.contract import LARGEST_CODE, LEAST_SCALE, check_quantize
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._common.codes import check_float8, code_of, scale_of, sizes_of, store_tile, tile
+from triton_kernels._runtime.contract import LARGEST_CODE, check_quantize
+from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-LEAST = tl.constexpr(LEAST_SCALE)
-MAGIC = tl.constexpr(1.5 * 2**23)  # a float32 whose neighbours are integers: a sum with it is rounded to one
-
-
-@triton.jit
-def sizes_of(x):
-    """|x| as an integer: these order as the numbers do, with NaN above infinity. tl.max on floats loses a NaN."""
-    return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
-
-
-@triton.jit
-def scale_of(size, LARGEST: tl.constexpr):
-    """The scale of a group whose largest |x| is `size`, as bits."""
-    scale = size.to(tl.float32, bitcast=True) / LARGEST
-    return tl.where(scale < LEAST, LEAST, scale)  # keeps NaN
-
-
-@triton.jit
-def code_of(x, inverse, LARGEST: tl.constexpr):
-    """The code as a float32. The store rounds it to float8; an int8 is rounded here, to nearest even, NaN to 0."""
-    quotient = x * inverse
-    if LARGEST == 127.0:
-        return tl.where(quotient == quotient, quotient + MAGIC - MAGIC, 0.0)
-    else:
-        return quotient
 
 
 @triton.jit
@@ -51,16 +26,7 @@ def quantize_kernel(
     offs_m, offs_n = rows[:, None], tile_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     mask = (offs_m < M) & (offs_n < N)
     x = tl.load(x_ptr + offs_m * stride_xm + offs_n * stride_xn, mask=mask, other=0.0).to(tl.float32)
-    sizes = tl.max(sizes_of(x), 1)
-    if WHOLE:
-        scale = scale_of(tl.max(sizes, 0), LARGEST)
-        tl.store(scales_ptr + tl.program_id(0), scale)
-        codes = code_of(x, 1.0 / scale, LARGEST)
-    else:
-        scale = scale_of(sizes, LARGEST)
-        tl.store(scales_ptr + rows * tiles_n + tile_n, scale, mask=rows < M)
-        codes = code_of(x, (1.0 / scale)[:, None], LARGEST)
-    tl.store(codes_ptr + offs_m * N + offs_n, codes, mask=mask)
+    store_tile(x, codes_ptr, scales_ptr, rows, offs_n, tile_n, tiles_n, M, N, LARGEST, WHOLE)
 
 
 @triton.jit
@@ -86,13 +52,6 @@ def long_rows_kernel(
         tl.store(codes_ptr + offs, code_of(x, inverse, LARGEST), mask=offs < N, eviction_policy="evict_first")
 
 
-def tile(rows: int, columns: int) -> Blocks:
-    """The tile of a program for groups of this size: one group of several rows, or the rows that `blocks` takes."""
-    if rows > 1:
-        return Blocks(rows, columns, 8, True)  # 64 numbers in registers of each thread
-    return blocks(columns)
-
-
 @kept
 def quantize(
     x: Float[Tensor, "M N"], *, group: str = "row", to: str = "float8_e4m3fn"
@@ -107,8 +66,7 @@ def quantize(
     before compute capability 8.9.
     """
     rows, columns = check_quantize(x, group=group, to=to)
-    if to != "int8" and x.is_cuda and not INTERPRET and torch.cuda.get_device_capability(x.device) < (8, 9):
-        raise NotImplementedError("quantize: float8 needs a GPU of compute capability 8.9 or newer")
+    check_float8("quantize", x, to)
     (M, N), kind = x.shape, getattr(torch, to)
     codes = empty_output((M, N), kind, x.device)
     scales = torch.empty((triton.cdiv(M, rows), triton.cdiv(N, columns)), dtype=torch.float32, device=x.device)

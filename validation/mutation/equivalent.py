@@ -22,7 +22,17 @@ EMPTY = "the branch of an empty result, which no telling case has"
 ORDER = "the gradient depends on the order of the pixels alone"
 PADDING = "a window of minus infinity alone: XLA gives its gradient to the padding, so no telling case has one"
 UNSPECIFIED = "a NaN in x is not specified"
+NO_BFLOAT16 = "no operand is bfloat16"
+EXACT_CODES = "a float8 number is exact in 16 bits"
+INFINITE_SCALES = "infinite scales are not specified: the result depends on the order of the products"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
+INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
+ONE_COLUMN = "with one column the loss and its gradients are 0"
+ONE_NUMBER = "a query of one number, in all"
+NO_COLUMN = "a target that is no column: no family has one"
+ANY_BLOCK = "any number of columns in a block is right"
+ONE_BLOCK = "the line has a block of at least 8,192 columns: all columns of a telling case"
+EXACT = "a code of 8 bits is exact in bfloat16"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("matmul|attention", r".*(float8|scale_[abqkv]|'fast')", FLOAT8),
@@ -42,6 +52,14 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("lstm", r"lstm: 0.0 -> 1.0", NO_DROPOUT),
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
+    ("paged_attention", r"paged_attention: q.dtype == torch.float32", ON_A_GPU),
+    ("paged_attention", r"paged_attention: if out.size == 0", COPIES),
+    ("paged_attention", r"paged_attention: 0 -> 1$", ONE_NUMBER),
+    ("paged_attention", r"_tokens: 1 -> 2 \(2\)", "NumPy takes any negative size for -1"),
+    ("attention", r"attention: q.float\(\) ->", FLOAT8),
+    ("attention", r"attention: (if q.numel\(\)|1 -> 2 \(3\))", COPIES),
+    ("attention", r"attention: 0 -> 1$", ONE_NUMBER),
+    ("attention", r"attention: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
     ("rope", r"operand [01]: axis 3: (odd last|wrong if its size is (1|odd)$)", EVEN),
     ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
     ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
@@ -54,6 +72,24 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("max_pool2d_grad", r"max_pool2d_grad: -1 -> 1$", PADDING),
     ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
+    ("block_scaled_matmul", r"operand [02]: rounded to bfloat16$", EXACT_CODES),
+    ("block_scaled_matmul", r"block_scaled_matmul: [ab](\[:, span\]\.astype|\.float)\(.*(16|half)", EXACT_CODES),
+    ("block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
+    ("block_scaled_matmul", r"result 0: rounded to bfloat16$", "the result is bfloat16"),
+    ("block_scaled_matmul", r"operand [13]: infinities made finite$", INFINITE_SCALES),
+    ("linear_cross_entropy", r"operand [01]: infinities made finite", INFINITE_LOGIT),
+    ("linear_cross_entropy", r"operand 1: axis 0: wrong if its size is 1$", ONE_COLUMN),
+    ("linear_cross_entropy", r"linear_cross_entropy: 0 -> 1 \(2\)", ONE_COLUMN),
+    ("linear_cross_entropy", r"by_blocks: (target [<-]|first:first \+ columns)", ONE_BLOCK),
+    ("linear_cross_entropy", r"by_blocks: (max\(|256 ->|LOGITS //|1 -> 2$)", ANY_BLOCK),
+    ("linear_cross_entropy", r"by_blocks: (0.0 -> 1.0|\(torch.arange.*half)|linear_cross_entropy: if T == 0", COPIES),
+    ("linear_cross_entropy", r"product: (a.element_size|2 -> 3)", ON_A_GPU),
+    ("quantize", r"result 0: rounded to bfloat16", EXACT),
+    ("quantize", r"quantize: np.nan_to_num.*float16", EXACT),
+    ("quantize", r".*max\((dim|axis)=\(1, 3\)\).clip\(0\)", COPIES),
+    ("cross_entropy", r"operand 0: axis 1: wrong if its size is 1$", ONE_COLUMN),
+    ("cross_entropy", r"cross_entropy: target >= V", NO_COLUMN),
+    ("cross_entropy", r"cross_entropy: if logits.numel\(\) == 0", COPIES),
 )
 """Patterns of the operation and of the mutant's name, with the reason."""
 

@@ -31,8 +31,9 @@ def mutants(op: Operation, line: str, load: Callable[[], Function]) -> Iterator[
     def mutant(name: str, wrap: Callable[[Function], Function]) -> Mutant:
         return Mutant(op.name, line, name, lambda: wrap(load()))
 
-    for position, shape in enumerate(shapes):
-        for name, change in operand_changes(shape):
+    dtypes = op.operand_dtypes(case)
+    for position, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
+        for name, change in (*operand_changes(shape), *(() if "int" in dtype else number_changes())):
             yield mutant(f"operand {position}: {name}", partial(_with_operand, position, change))
         other = next((i for i, each in enumerate(shapes) if i != position and len(each) == len(shape)), None)
         if other is not None:
@@ -59,6 +60,10 @@ def operand_changes(shape: Sequence[int]) -> Iterator[tuple[str, Change]]:
         yield f"axis {axis}: odd last one left out", partial(_odd_last, axis)
         for name, condition in SIZES_WRONG.items():
             yield f"axis {axis}: wrong if its size is {name}", partial(_where, axis, condition)
+
+
+def number_changes() -> Iterator[tuple[str, Change]]:
+    """Yield the changes of an operand of floating-point numbers."""
     yield "NaN taken for 0", lambda x: x.nan_to_num(0.0, math.inf, -math.inf)
     yield "infinities made finite", lambda x: x.where(x.isnan(), x.nan_to_num())
     yield "through float16 if bfloat16", lambda x: x.half().to(x.dtype) if x.dtype == torch.bfloat16 else x
@@ -108,7 +113,7 @@ def _odd_last(axis: int, x: torch.Tensor) -> torch.Tensor:
 
 
 def _where(axis: int, condition: Callable[[int], bool], x: torch.Tensor) -> torch.Tensor:
-    return x.flip(axis).mul(1.5).to(x.dtype) if condition(x.shape[axis]) else x
+    return (x.double().flip(axis) * 1.5).to(x.dtype) if condition(x.shape[axis]) else x
 
 
 def _zeroed(x: torch.Tensor, axis: int, begin: int) -> torch.Tensor:

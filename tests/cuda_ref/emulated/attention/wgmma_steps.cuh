@@ -1,63 +1,7 @@
-// The functions of cuda_ref/attention/wgmma_steps.cuh on a CPU. Products are computed when they are waited for, by each
-// thread its own sums.
+// The functions of cuda_ref/attention/wgmma_steps.cuh on a CPU.
 #pragma once
 
-#include <type_traits>
-
-#include "hopper/mbarrier.cuh"
-
-constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
-
-inline uint64_t wgmma_descriptor(uint32_t address, int box_stride) {
-    return uint64_t(box_stride >> 4) << 16 | address >> 4;
-}
-
-struct Products {
-    Deferred open;
-    std::vector<Deferred> groups;
-};
-inline Products& products() {
-    static Products of[1024];
-    return of[threadIdx.x];
-}
-
-inline void wgmma_fence() {}
-inline void wgmma_commit_group() {
-    products().groups.push_back(products().open);
-    products().open.clear();
-}
-template <int PRIOR>
-void wgmma_wait_group() {
-    auto& groups = products().groups;
-    while (int(groups.size()) > PRIOR) {
-        run_all(groups.front());
-        groups.erase(groups.begin());
-    }
-    named_barrier_sync(8 + threadIdx.x / WARPGROUP, WARPGROUP);  // products of a warpgroup end together
-}
-template <typename T, int COUNT>
-void warpgroup_fence_operand(T (&)[COUNT]) {}
-
-// Row r and element k of an operand of 64 columns a box.
-template <typename T, bool MN_MAJOR>
-float element(uint64_t descriptor, int r, int k) {
-    const uint32_t start = uint32_t(descriptor & 0x3fff) << 4, box_stride = uint32_t(descriptor >> 16 & 0x3fff) << 4;
-    T x;
-    memcpy(&x, swizzled(MN_MAJOR ? start + r / 64 * box_stride + k * ROW_BYTES + r % 64 * 2
-                                 : start + r * ROW_BYTES + k * 2), sizeof x);
-    return to_float(x);
-}
-
-// acc (+)= A B for the sums of this thread, whose two rows of A are given.
-template <typename T, bool B_MN>
-void multiply(float* acc, int count, const float (&a)[2][16], uint64_t b, int add) {
-    for (int i = 0; i < count; ++i) {
-        const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-        float sum = add ? acc[i] : 0.0f;
-        for (int k = 0; k < 16; ++k) sum += a[i / 2 % 2][k] * element<T, B_MN>(b, column, k);
-        acc[i] = sum;
-    }
-}
+#include "hopper/wgmma.cuh"
 
 template <typename T, bool B_MN, int COUNT>
 void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b, int add) {
@@ -65,7 +9,7 @@ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b, int add) {
         const int row = threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4;
         float x[2][16];
         for (int i = 0; i < 32; ++i) x[i / 16][i % 16] = element<T, false>(a, row + i / 16 * 8, i % 16);
-        multiply<T, B_MN>(to, COUNT, x, b, add);
+        add_products<T, B_MN>(to, COUNT, x, b, add);
     });
 }
 template <typename T, bool B_MN, int COUNT>
@@ -78,6 +22,6 @@ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
             memcpy(pair, &bits, sizeof pair);
             for (int half = 0; half < 2; ++half) x[i % 2][i % 4 / 2 * 8 + i / 4 * 2 + half] = to_float(pair[half]);
         }
-        multiply<T, B_MN>(to, COUNT, x, b, add);
+        add_products<T, B_MN>(to, COUNT, x, b, add);
     });
 }

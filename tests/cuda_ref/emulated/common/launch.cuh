@@ -1,7 +1,12 @@
 // launch_clusters and launch_early of cuda_ref/common/launch.cuh on a CPU.
 #pragma once
 
+#include "common/tiles.cuh"
 #include "hopper/tma.cuh"
+
+struct OperandMaps {
+    CUtensorMap a, b;
+};
 
 template <typename Kernel, typename... Arguments>
 cudaError_t launch_clusters(int, Kernel kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,

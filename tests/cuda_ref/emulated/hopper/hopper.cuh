@@ -59,6 +59,8 @@ inline void named_barrier_sync(int barrier, int threads) {
     while (named_barriers[barrier].phase == before) __nanosleep(1);
 }
 
+inline void store_shared(uint32_t address, float x) { memcpy(shared_pointer(address), &x, sizeof x); }
+inline void store_shared(uint32_t address, float2 x) { memcpy(shared_pointer(address), &x, sizeof x); }
 inline void store_shared(uint32_t address, float4 x) { memcpy(shared_pointer(address), &x, sizeof x); }
 inline float2 load_shared_pair(uint32_t address) {
     float2 x;
@@ -80,6 +82,27 @@ uint32_t rounded_pair(float low, float high) {
     uint32_t bits;
     memcpy(&bits, pair, sizeof bits);
     return bits;
+}
+
+// A cluster has one block.
+inline uint32_t cta_rank_in_cluster() { return 0; }
+inline uint32_t ctas_in_cluster() { return 1; }
+inline void cluster_sync() { __syncthreads(); }
+inline void cluster_arrive_relaxed() { stop("written for one block"); }
+inline void cluster_wait() { stop("written for one block"); }
+inline uint32_t map_shared_rank(uint32_t address, uint32_t) { return address; }
+inline float4 load_shared_cluster(uint32_t address) {
+    float4 x;
+    memcpy(&x, shared_pointer(address), sizeof x);
+    return x;
+}
+
+inline void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]) {
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t to = __shfl_sync(0xffffffffu, row, 8 * i + lane / 4);
+        memcpy(shared_pointer(to + lane % 4 * 4), &x[i], sizeof x[i]);
+    }
 }
 
 inline void stmatrix_x4_transposed(uint32_t row, uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3) {

@@ -31,6 +31,7 @@ inline void mbarrier_fence_init() {  // at the beginning of a block
     for (NamedBarrier& each : named_barriers) each.arrived = 0;
 }
 inline void mbarrier_arrive(uint32_t address) { mbarrier_count(address, 1, 0); }
+inline void mbarrier_arrive_cluster(uint32_t address) { mbarrier_arrive(address); }
 inline void mbarrier_arrive_expect_tx(uint32_t address, int bytes) { mbarrier_count(address, 1, bytes); }
 inline void mbarrier_wait_parity(uint32_t address, uint32_t parity, int line = __builtin_LINE()) {
     while (mbarrier_at(address).phase == parity) __nanosleep(1, line);

@@ -55,3 +55,25 @@ struct Codes {
         }
     }
 };
+
+// One warp stores the scale and the codes of a group: `rows` x `columns` elements of an (m, n) matrix, or fewer at its
+// edges. It computes each element twice, one a lane: for the largest, and for the code. number(row, column): an element.
+template <typename Number>
+__device__ __forceinline__ void code_group(Codes kind, int64_t group, int64_t m, int64_t n, int64_t rows, int64_t columns,
+                                           uint8_t* codes, float* scales, Number number) {
+    const int64_t across = ceil_div(n, columns), top = group / across * rows, left = group % across * columns;
+    const int64_t width = min(columns, n - left), count = width * min(rows, m - top);
+
+    unsigned size = 0;
+    for (int64_t i = threadIdx.x; i < count; i += WARP) {
+        size = max(size, size_of(number(top + i / width, left + i % width)));
+    }
+    const float scale = kind.scale(over_warp(__uint_as_float(size), Largest()));
+    if (threadIdx.x == 0) scales[group] = scale;
+    for (int64_t i = threadIdx.x; i < count; i += WARP) {
+        const int64_t row = top + i / width, column = left + i % width;
+        uint8_t code[1];
+        kind.write(code, [&](int) { return number(row, column) / scale; });
+        codes[row * n + column] = code[0];
+    }
+}

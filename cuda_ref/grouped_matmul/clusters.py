@@ -1,0 +1,32 @@
+"""Products of each expert's rows with its weights in CUDA on Hopper's tensor cores, in clusters of two blocks.
+
+Adds to `cuda/wgmma` weights that two blocks load for both: for experts with many rows.
+"""
+
+from jaxtyping import Float, Int32
+from torch import Tensor
+
+from cuda_ref._runtime.kept import kept
+from cuda_ref.grouped_matmul.wgmma import PAIRED, run
+
+REQUIRES = "sm_90"
+
+
+@kept
+def grouped_matmul(
+    x: Float[Tensor, "T K"], weight: Float[Tensor, "E K N"], sizes: Int32[Tensor, "E"]
+) -> Float[Tensor, "T N"]:
+    """out[t, n] = sum over k of x[t, k] * weight[e, k, n], where row t is among the sizes[e] rows of expert e.
+
+    The rows are in the order of the experts; sizes are not negative, and their sum is T. The host does not read them.
+
+    Shapes, strides, dtypes, devices and errors: those of `wgmma.py`.
+    Tail: a tile has 256 rows of one expert; the blocks of a cluster multiply rows beyond them, and do not store these.
+    Source: see wgmma.cu; the cluster is that of matmul/wgmma.cu.
+    """
+    return run(PAIRED, x, weight, sizes)
+
+
+def config(x: Tensor, weight: Tensor, sizes: Tensor) -> str:
+    """The kernel, its tile, and the blocks of a cluster."""
+    return "wgmma 256x256 cluster=2" if x.numel() * weight.numel() > 0 else ""

@@ -1,0 +1,42 @@
+"""The contract of products of quantized matrices: shapes, dtypes and devices of codes and scales.
+
+Each function raises ValueError for arguments that break the contract, as those of `contract.py` do.
+
+This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
+cuda_ref/_runtime/products.py and copy it to the others; a test compares them. Therefore it imports no framework.
+"""
+
+from __future__ import annotations
+
+from .arguments import HAS_DEVICES
+from .operands import FLOAT8, Array, check_arrays, check_dims, check_shape, dtype_name
+
+GROUP = 128
+"""Terms of K that share a scale, and rows of b."""
+
+
+def check_block_scaled_matmul(a: Array, scale_a: Array, b: Array, scale_b: Array) -> tuple[int, int, int]:
+    """Checks codes a (M, K) and b (N, K) of float8_e4m3fn, scale_a (M, K/128) and scale_b (N/128, K/128) of float32.
+
+    N/128 and K/128 are rounded up. Returns M, N and K.
+    """
+    operation = "block_scaled_matmul"
+    M, K = shape = check_dims(operation, "a", a, ("M", "K"))
+    check_shape(operation, ("a", shape, ("M", "K")), "b", b, ("N", K))
+    N, groups = b.shape[0], -(-K // GROUP)
+    check_shape(operation, ("a", shape, ("M", "K")), "scale_a", scale_a, (M, groups))
+    check_shape(operation, ("b", (N, K), ("N", "K")), "scale_b", scale_b, (-(-N // GROUP), groups))
+    for name, x, expected in (("a", a, FLOAT8), ("scale_a", scale_a, "float32"), ("scale_b", scale_b, "float32")):
+        if dtype_name(x.dtype) != expected:
+            raise ValueError(f"{operation}: {name} must be {expected}; got {dtype_name(x.dtype)}")
+    check_arrays(operation, {"a": a, "b": b}, float8=True)
+    check_arrays(operation, {"scale_a": scale_a, "scale_b": scale_b})
+    check_devices(operation, a, {"scale_a": scale_a})
+    return M, N, K
+
+
+def check_devices(operation: str, a: Array, others: dict[str, Array]) -> None:
+    """Checks that arrays of other dtypes are on the device of `a`."""
+    for name, x in others.items():
+        if HAS_DEVICES and x.device != a.device:
+            raise ValueError(f"{operation}: a is on {a.device}, so {name} must be on {a.device}; got {x.device}")

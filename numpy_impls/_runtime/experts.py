@@ -1,0 +1,48 @@
+"""The contract of products over groups of rows: shapes, dtypes and devices of rows, weights and sizes.
+
+Each function raises ValueError for arguments that break the contract, as those of `contract.py` do. The values of the
+sizes are not checked, because a check on a GPU would make each call wait for it. No size is negative, and their sum is
+the number of rows.
+
+This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
+cuda_ref/_runtime/experts.py and copy it to the others; a test compares them. Therefore it imports no framework.
+"""
+
+from __future__ import annotations
+
+from .arguments import HAS_DEVICES
+from .operands import Array, check_arrays, check_dims, check_shape, dtype_name
+
+
+def check_grouped_matmul(x: Array, weight: Array, sizes: Array) -> tuple[int, int, int, int]:
+    """Checks rows x (T, K), the weights (E, K, N) of each expert, and sizes (E,), int32. Returns T, E, K and N."""
+    operation = "grouped_matmul"
+    T, K = check_dims(operation, "x", x, ("T", "K"))
+    check_shape(operation, ("x", (T, K), ("T", "K")), "weight", weight, ("E", K, "N"))
+    E, _, N = weight.shape
+    _check_sizes(operation, ("weight", (E, K, N), ("E", "K", "N")), x, sizes, E)
+    check_arrays(operation, {"x": x, "weight": weight})
+    return T, E, K, N
+
+
+def check_grouped_matmul_grad(x: Array, dy: Array, sizes: Array) -> tuple[int, int, int, int]:
+    """Checks rows x (T, K), dy (T, N), and sizes (E,), int32. Returns T, E, K and N."""
+    operation = "grouped_matmul_grad"
+    T, K = check_dims(operation, "x", x, ("T", "K"))
+    check_shape(operation, ("x", (T, K), ("T", "K")), "dy", dy, (T, "N"))
+    (E,) = check_dims(operation, "sizes", sizes, ("E",))
+    _check_sizes(operation, ("x", (T, K), ("T", "K")), x, sizes, E)
+    check_arrays(operation, {"x": x, "dy": dy})
+    return T, E, K, dy.shape[1]
+
+
+def _check_sizes(
+    operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], x: Array, sizes: Array, E: int
+) -> None:
+    check_shape(operation, given, "sizes", sizes, (E,))
+    if dtype_name(sizes.dtype) != "int32":
+        raise ValueError(f"{operation}: sizes must be int32; got {dtype_name(sizes.dtype)}")
+    if HAS_DEVICES and sizes.device != x.device:
+        raise ValueError(f"{operation}: x is on {x.device}, so sizes must be on {x.device}; got {sizes.device}")
+    if x.shape[0] > 0 and E == 0:
+        raise ValueError(f"{operation}: {x.shape[0]} rows need an expert; got sizes (0,)")
