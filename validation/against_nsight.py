@@ -55,8 +55,12 @@ IMPLEMENTATIONS = ("triton", "jax", "cuda", "torch")
 
 
 def largest(op: Operation, dtype: str) -> Case:
-    """Return the default case with the most flops; the first of several."""
-    return max((case for case in op.default_cases("cuda") if case.dtype == dtype), key=op.flops)
+    """Return the default case with the most flops; the first of several.
+
+    It has another dtype if the operation has no default case of this one.
+    """
+    cases = op.default_cases("cuda")
+    return max([case for case in cases if case.dtype == dtype] or cases, key=op.flops)
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:

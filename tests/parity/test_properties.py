@@ -18,6 +18,7 @@ from suite.checking.judge import judge
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
+from suite.numerics.formats import is_integer
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.outputs import joined
@@ -69,17 +70,19 @@ class Layout:
         return within.copy_(values[tuple(slice(0, size) for size in within.shape)]).expand(shape)
 
 
-axes = st.builds(
-    Axis, st.sampled_from((0, 0, 1, 3)), st.sampled_from((1, 1, 1, 2, 3, 0)), st.sampled_from((0, 0, 1, 8))
-)
+def axes(steps: tuple[int, ...]) -> st.SearchStrategy[Axis]:
+    return st.builds(Axis, st.sampled_from((0, 0, 1, 3)), st.sampled_from(steps), st.sampled_from((0, 0, 1, 8)))
+
+
 sizes = st.one_of(st.integers(0, LONGEST), st.sampled_from((1, 16, 32, 33, 63, 64, 65)))
 
 
-def layouts(ndim: int) -> st.SearchStrategy[Layout]:
-    """Row-major without gaps, or anything."""
+def layouts(ndim: int, *, repeats: bool = True) -> st.SearchStrategy[Layout]:
+    """Row-major without gaps, or anything; with `repeats` also axes of equal values."""
+    steps = (1, 1, 1, 2, 3, *([0] * repeats))
     plain = Layout(tuple(range(ndim)), (Axis(0, 1, 0),) * ndim)
     orders = st.permutations(range(ndim)).map(tuple)
-    return st.one_of(st.just(plain), st.builds(Layout, orders, st.tuples(*[axes] * ndim)))
+    return st.one_of(st.just(plain), st.builds(Layout, orders, st.tuples(*[axes(steps)] * ndim)))
 
 
 @st.composite
@@ -93,7 +96,8 @@ def cases(draw: st.DrawFn, op: Operation) -> Case:
 @st.composite
 def problems(draw: st.DrawFn, op: Operation) -> tuple[Case, tuple[Layout, ...], int]:
     case = draw(cases(op))
-    views = tuple(draw(layouts(len(shape))) for shape in op.operands(case))
+    operands = zip(op.operands(case), op.operand_dtypes(case), strict=True)  # equal sizes need not add up to the rows
+    views = tuple(draw(layouts(len(shape), repeats=not is_integer(dtype))) for shape, dtype in operands)
     return case, views, draw(st.integers(0, 2**31))
 
 

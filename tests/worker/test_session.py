@@ -130,7 +130,7 @@ NOT_FROM_A_WORKER = {
     *("runs", "spread", "vs_best_spread", "bytes", "flops", "peer", "vs_peer", "error_vs_vendor"),
     *("of_limit_at_clock", "sustained_of_limit", "sustained_of_limit_at_clock", "sustained"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
-    *("ranks", "bus_gb_per_s", "host", "gpu", "driver"),
+    *("ranks", "bus_gb_per_s", "host", "gpu", "driver", "gpus", "gpu_spread"),
     *(name for name in COLUMNS if name == "counted" or name.startswith("count_")),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""
