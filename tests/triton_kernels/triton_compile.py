@@ -52,8 +52,9 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "paged_attention[_parts] DTYPE D";
-    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
-    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN".
+    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
+    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
+    DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
