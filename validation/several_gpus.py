@@ -31,6 +31,8 @@ RANKS = (2, 4, 8)
 STEPS = ("tables", "fleet", "tests")
 SECONDS = 580.0
 """Time for all steps of a run."""
+GRACE_S = 15.0
+"""Time for a command to end after its interruption: a rank may wait for another one forever."""
 NCCL, FASTEST_OF_TORCH = ("torch",), ("torch", "torch/symm_fused")
 Sizes = Mapping[str, int]
 
@@ -161,11 +163,20 @@ def run(calls: Sequence[Sequence[str]], seconds: float) -> bool:
             status = process.wait(left)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # `compare` then ends with what it has
-            status = process.wait()
+            status = _ended(process)
         if status != 0:
             print(f"ended with {status}", file=sys.stderr, flush=True)
             complete = False
     return complete
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The status of a process that has been interrupted. It is killed if it does not end."""
+    try:
+        return process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from typing import Any, get_args, get_origin
 import torch
 from torch import Tensor
 
+from .contract import check_codes
+
 TYPES: dict[Any, str] = {str: "str", bool: "bool", int: "int", float: "float"}
 TYPES |= {int | None: "int?", float | None: "float?", tuple[int, int]: "int[2]"}
 """Python types of options, and the names of these types in torch's schemas."""
@@ -58,28 +60,12 @@ def _count(function: Callable[..., Any]) -> int:
 
 
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that allocates the results, shaped like the first tensors, but for those named here."""
-    if function.__name__ == "matmul":
-        return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
-    if function.__name__ == "sum":
-        return lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],))
-    if function.__name__ == "max_pool2d":
-        return _pooled
-    if function.__name__ == "adam_step":
-        return lambda param, grad, m, v, **_: tuple(each.new_empty(each.shape) for each in (param, m, v))
-    if function.__name__ == "cross_entropy":
-        return lambda logits, *_, **__: (_losses_of(logits), logits.new_empty(logits.shape))
-    if function.__name__ == "linear_cross_entropy":
-        return lambda x, weight, *_, **__: (_losses_of(x), x.new_empty(x.shape), weight.new_empty(weight.shape))
-    if function.__name__ == "layer_norm_grad":
-        return lambda x, weight, dy, *, eps: tuple(each.new_empty(each.shape) for each in (x, weight, weight))
+    """Returns a function that allocates the results: as RESULTS says, or shaped like the first tensors."""
+    if (found := RESULTS.get(function.__name__)) is not None:
+        return found
     if get_origin(signature(function).return_annotation) is tuple:
         return lambda *tensors, **_: tuple(each.new_empty(each.shape) for each in tensors[: _count(function)])
-
-    def like_the_first(x: Tensor, *_: Any, **__: Any) -> Tensor:
-        return x.new_empty(x.shape, dtype=_result_dtype(x))
-
-    return like_the_first
+    return lambda x, *_, **__: x.new_empty(x.shape, dtype=_result_dtype(x))
 
 
 def _pooled(x: Tensor, *, window: tuple[int, int], stride: int = 1, padding: int = 0) -> Tensor:
@@ -88,9 +74,47 @@ def _pooled(x: Tensor, *, window: tuple[int, int], stride: int = 1, padding: int
     return x.new_empty(N, P, Q, C)
 
 
+def _convolved(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, **_: Any) -> Tensor:
+    N, P, Q, _C = _pooled(x, window=(weight.shape[1], weight.shape[2]), stride=stride, padding=padding).shape
+    return x.new_empty(N, P, Q, weight.shape[0])
+
+
 def _losses_of(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], dtype=torch.float32)
 
 
+def _codes_of(x: Tensor, *_: Tensor, group: str = "row", to: str = "float8_e4m3fn", **__: Any) -> tuple[Tensor, Tensor]:
+    M, N = x.shape
+    rows, columns = check_codes("quantize", N, group=group, to=to)
+    codes = x.new_empty(M, N, dtype=getattr(torch, to))
+    return codes, x.new_empty(-(-M // rows), -(-N // columns), dtype=torch.float32)
+
+
 def _result_dtype(x: Tensor) -> torch.dtype:
     return torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype
+
+
+RESULTS: dict[str, Callable[..., Any]] = {
+    "matmul": lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a)),
+    "block_scaled_matmul": lambda a, _, b, __: a.new_empty(a.shape[0], b.shape[0], dtype=torch.bfloat16),
+    "grouped_matmul": lambda x, weight, _: x.new_empty(x.shape[0], weight.shape[2]),
+    "grouped_matmul_grad": lambda x, dy, sizes: x.new_empty(sizes.shape[0], x.shape[1], dy.shape[1]),
+    "linear_sigmoid": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),
+    "conv2d": _convolved,
+    "max_pool2d": _pooled,
+    "lstm": lambda x, _, w_hh, __, h0, c0, **___: (
+        x.new_empty(*x.shape[:2], w_hh.shape[1]), h0.new_empty(h0.shape), c0.new_empty(c0.shape),
+    ),
+    "sum": lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],)),
+    "top_k": lambda x, *, k: (x.new_empty(x.shape[0], k), x.new_empty(x.shape[0], k, dtype=torch.int64)),
+    "quantize": _codes_of,
+    "silu_mul_quantize": _codes_of,
+    "rms_norm_quantize": _codes_of,
+    "adam_step": lambda param, grad, m, v, **_: tuple(each.new_empty(each.shape) for each in (param, m, v)),
+    "cross_entropy": lambda logits, *_, **__: (_losses_of(logits), logits.new_empty(logits.shape)),
+    "linear_cross_entropy": lambda x, weight, *_, **__: (
+        _losses_of(x), x.new_empty(x.shape), weight.new_empty(weight.shape),
+    ),
+    "layer_norm_grad": lambda x, weight, dy, *, eps: tuple(each.new_empty(each.shape) for each in (x, weight, weight)),
+}  # fmt: skip
+"""Functions that allocate the results of operations whose results are not like their first tensors."""

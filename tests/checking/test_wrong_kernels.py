@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from functools import lru_cache
 
@@ -73,6 +74,17 @@ def test_its_right_twin_passes(entry: Entry, device: str) -> None:
     assert found.error_ratio < RIGHT
     assert not found.diagnosis
     assert not found.error_map
+
+
+FACTORIES = {"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "tensor", "zeros"}
+
+
+def test_tensors_of_torch_files_are_made_on_a_named_device() -> None:
+    """A tensor that is made without one is on the CPU, where the inputs on a GPU are not."""
+    for path in sorted(wrong_kernels.FOLDER.glob("torch_*.py")):
+        for call in (each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Call)):
+            if ast.unparse(call.func).removeprefix("torch.") in FACTORIES:
+                assert any(each.arg == "device" for each in call.keywords), f"{path.name}:{call.lineno}"
 
 
 def test_the_gallery_is_large_and_covers_every_framework() -> None:

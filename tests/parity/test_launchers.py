@@ -84,11 +84,11 @@ def loaded(implementation: Implementation, where: Device, size: int) -> tuple[Fu
 
 
 def _with_one_result(function: Callable[..., Any]) -> Function:
-    """The same function; several results are joined to one vector."""
+    """The same function; several results are joined to one vector of float32: torch does not promote float8."""
 
     def joined(*given: torch.Tensor) -> torch.Tensor:
         found = function(*given)
-        return torch.cat([each.flatten() for each in found]) if isinstance(found, tuple) else found
+        return torch.cat([each.flatten().float() for each in found]) if isinstance(found, tuple) else found
 
     return joined
 

@@ -81,6 +81,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["attention float32 128 causal first", "attention_two_passes bfloat16 128 causal first"],
         *["attention_packed float16 64 first", "attention_packed bfloat16 128 causal"],
         *["attention_packed bfloat16 256 first", "attention_packed float32 128 causal first"],
+        *["paged_attention bfloat16 128", "paged_attention_parts float8_e4m3fn 128"],
         *["attention_parts bfloat16 128 decode", "attention_float8 float8_e4m3fn 128 causal"],
         *["attention_specialized bfloat16 128", "attention_specialized bfloat16 256"],
         *[
@@ -194,7 +195,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
         if launch.startswith("top_k"):  # merge_kernel reads a list of keys that is shorter than 16 bytes a thread
             assert count(record, r"LDG\.E\.(64|128)") > 0, record
             continue
-        if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
+        if record["kernel"] in ("add_parts_kernel", "add_paged_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue
         if record["kernel"] == "transpose_kernel" or launch.startswith(
             ("vector_add", "matrix_add", "sigmoid", "silu_mul", "rope")
@@ -207,7 +208,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
         multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
         if launch.endswith("16x14336x4096"):  # the plan may take a tile of 64 rows
             multiplier = "HG?MMA"
-        if arch == 80 or launch.endswith("decode"):  # no wgmma: none on sm_80, or too few rows
+        if arch == 80 or launch.endswith("decode") or launch.startswith("paged"):  # no wgmma: sm_80, or few rows
             multiplier = "HMMA"
         assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
         assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record

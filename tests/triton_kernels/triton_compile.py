@@ -51,9 +51,10 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
-    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32
-    SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS
-    STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN".
+    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "paged_attention[_parts] DTYPE D";
+    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
+    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
+    DTYPE LAYOUT TxExKxN".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -176,6 +177,14 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     yield partial(function, q, k, k, *scales, causal="causal" in rest)
 
 
+def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    float8 = dtype == torch.float8_e4m3fn
+    q = empty(8, 1, 32, int(rest[0]), dtype=torch.bfloat16 if float8 else dtype)
+    pages = empty(1024, 16, 8, int(rest[0]), dtype=dtype)
+    scales = 2 * [empty(1, dtype=torch.float32)[0]] if float8 else []
+    yield partial(function, q, pages, pages, empty(8, 64, dtype=torch.int32), empty(8, dtype=torch.int32), *scales)
+
+
 def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     q, k = (empty(1, heads, 1024, int(rest[0]), dtype=dtype) for heads in (4, 2))
     yield partial(function, q, k, k, q, causal="causal" in rest)
@@ -239,6 +248,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "linear_sigmoid_grad": linear,
     "attention": attention,
     "attention_grad": attention_grad,
+    "paged_attention": paged,
     "conv2d": conv2d,
     "lstm": lstm,
 }

@@ -50,6 +50,14 @@ def test_the_time_ends_a_run_which_says_so(capfd: pytest.CaptureFixture[str]) ->
     assert "not run: the time is over" in capfd.readouterr().err
 
 
+def test_a_command_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_gpus, "GRACE_S", 0.2)
+    hangs = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(100)"
+    begin = time.monotonic()
+    assert not several_gpus.run([[sys.executable, "-c", hangs]], 2.0)
+    assert time.monotonic() - begin < 50
+
+
 def row(implementation: str, us: float, case: str, *, vendor: str | None = None, status: Status = Status.OK) -> Row:
     return Row(
         operation="all_gather_matmul", case=case, dtype="bfloat16", precision="ieee", implementation=implementation,

@@ -53,7 +53,7 @@ def make(mistake: str):
             g = g + weight_decay * p
         rest2 = 1.0 - beta2
         if mistake == "rest_in_float32":
-            rest2 = float(torch.tensor(1.0) - torch.tensor(beta2))
+            rest2 = float(1.0 - torch.tensor(beta2, device="cpu"))
         new_m, new_v = beta1 * m.double() + (1.0 - beta1) * g, beta2 * v.double() + rest2 * g * g
         if mistake == "moments_in_bfloat16":
             new_m, new_v = (each.float().bfloat16().double() for each in (new_m, new_v))

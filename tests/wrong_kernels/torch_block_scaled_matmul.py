@@ -57,7 +57,7 @@ def make(mistake: str):
             of_a, of_b = torch.ones_like(of_a), torch.ones_like(of_b)
         size = 64 if mistake == "groups_of_64" else 128
         end = k // 128 * 128 if mistake == "last_group_dropped" else k
-        acc = torch.zeros(m, n, dtype=torch.float64)
+        acc = torch.zeros(m, n, dtype=torch.float64, device=a.device)
         for start in range(0, end, size):
             span, group = slice(start, start + size), min(start // size, of_a.shape[1] - 1)
             acc = acc + x[:, span] @ y[:, span].mT * (of_a[:, group, None] * of_b[:, group])

@@ -45,7 +45,7 @@ def make(mistake: str):
             "bfloat16_sum": lambda: running(x),
             "float16_x": lambda: x.half().double().cumsum(dim=1),
             "difference": lambda: (right - wide) + wide,
-            "by_product": lambda: wide @ torch.ones(n, n, dtype=torch.float64).triu(),
+            "by_product": lambda: wide @ wide.new_ones(n, n).triu(),
         }.get(mistake, lambda: right)()
         return value.to(x.dtype).contiguous()
 

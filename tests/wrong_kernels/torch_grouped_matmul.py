@@ -40,13 +40,13 @@ def make(mistake: str):
             rows = first[0]
         if mistake == "sizes_ignored":
             rows = [T // E] * (E - 1) + [T - T // E * (E - 1)]
-        experts = torch.arange(E).repeat_interleave(torch.tensor(rows))
+        experts = torch.arange(E, device=x.device).repeat_interleave(sizes.new_tensor(rows))
         if mistake == "last_row_of_next":
             experts = torch.cat((experts[1:], experts[-1:]))
         if mistake == "first_row_of_previous":
             experts = torch.cat((experts[:1], experts[:-1]))
         if mistake == "tile_of_first_row":
-            experts = experts[torch.arange(T) // 64 * 64]
+            experts = experts[torch.arange(T, device=x.device) // 64 * 64]
         if mistake == "empty_not_counted":
             experts = experts.unique(return_inverse=True)[1]
         factors, weights, terms = x.double(), weight.double(), K
@@ -58,7 +58,7 @@ def make(mistake: str):
             weights = weights.mT
         if mistake == "last_of_k_missing":
             terms = K - 1
-        out = torch.zeros(T, N, dtype=torch.float64)
+        out = torch.zeros(T, N, dtype=torch.float64, device=x.device)
         start = 0
         for e in range(E):
             own = {"weights_of_next": (e + 1) % E, "weights_of_first": 0}.get(mistake, e)

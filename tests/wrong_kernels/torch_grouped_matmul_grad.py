@@ -38,7 +38,7 @@ def make(mistake: str):
             rows = [*rows[1:], rows[0]]
         if mistake == "empty_not_counted":
             rows = sorted(rows, key=lambda each: each[0] == each[1])
-        out = torch.zeros(E, K, N, dtype=torch.float64)
+        out = torch.zeros(E, K, N, dtype=torch.float64, device=x.device)
         for e, (start, end) in enumerate(rows):
             if mistake == "all_rows":
                 start, end = 0, T
@@ -57,7 +57,7 @@ def make(mistake: str):
                 continue
             a, b = (each[start:end] for each in factors)
             if mistake == "nan_of_next":
-                inside = torch.zeros(T, 1, dtype=torch.float64)
+                inside = torch.zeros(T, 1, dtype=torch.float64, device=x.device)
                 inside[start:end] = 1.0
                 a, b = (each * inside for each in factors)
             out[e] = a.T @ b

@@ -55,14 +55,14 @@ def make(mistake: str):
         v_pages = v_pages.double() * (1.0 if mistake == "values_not_scaled" else scale_v)
         B, S_q, H, D = q.shape
         H_kv = k_pages.shape[2]
-        out = torch.zeros(q.shape, dtype=torch.float64)
+        out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
         scale = (128 if mistake == "scale_of_128" else D) ** -0.5 if sm_scale is None else sm_scale
         for b in range(B):
             length = int(lengths[0 if mistake == "first_length" else b])
             shift = length - S_q
             pages = table[0 if mistake == "first_table" else b].long()
             if mistake == "table_ignored":
-                pages = (pages[:1] + torch.arange(len(pages))) % len(k_pages)
+                pages = (pages[:1] + torch.arange(len(pages), device=q.device)) % len(k_pages)
             if mistake == "page_of_next":
                 pages = pages.roll(-1)
             if mistake == "last_page_dropped":
@@ -73,7 +73,7 @@ def make(mistake: str):
             if mistake == "slots_reversed":
                 keys, values = keys.flip(1), values.flip(1)
             k, v = (x.flatten(0, 1)[:length].double() for x in (keys, values))
-            seen = torch.ones(S_q, length, dtype=torch.bool)
+            seen = torch.ones(S_q, length, dtype=torch.bool, device=q.device)
             if mistake == "mask_of_first_key":
                 shift = 0
             if mistake == "last_key_dropped":

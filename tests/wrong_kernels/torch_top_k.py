@@ -58,7 +58,7 @@ def make(mistake: str):
         given = {
             "in_block": lambda: indices % 64,
             "one_more": lambda: indices + 1,
-            "of_matrix": lambda: indices + n * torch.arange(len(x))[:, None],
+            "of_matrix": lambda: indices + n * torch.arange(len(x), device=x.device)[:, None],
             "first_row": lambda: indices[:1].expand_as(indices),
             "sorted_apart": lambda: indices.sort(dim=1).values,
             "first_of_equals": lambda: (x[:, None, :] == values[:, :, None]).double().argmax(dim=2),

@@ -17,6 +17,8 @@ from cuda_ref import build
 from cuda_ref._runtime import kept as _kept
 from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.operator import schema
+from suite import ops
+from suite.implementations import builtin
 
 
 class Launcher:
@@ -354,3 +356,26 @@ def test_results_of_operators_have_shapes_and_dtypes_without_a_call() -> None:
     a, b = torch.empty(3, 16, device="meta", dtype=torch.float8_e4m3fn), torch.empty(16, 5, device="meta")
     out = torch.ops.cuda_ref.matmul_wgmma(a, b)
     assert (out.shape, out.dtype) == ((3, 5), torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", ops.alone())
+def test_results_of_the_operators_of_every_line_are_those_of_the_operation(name: str) -> None:
+    """In Triton's interpreter its lines are no operators."""
+    op = ops.get(name)
+    case = op.default_cases("cpu")[0]
+    for options in op.option_combinations(case.dtype, {each.name: each.values for each in op.options}):
+        case = op.case(case.shape, case.dtype, case.precision, **options)
+        inputs = [x.to("meta") for x in op.make_inputs(case, 0, torch.device("cpu"))]
+        several = len(op.outputs) > 1
+        shapes = op.output_shapes(case) if several else [op.output_shape(case)]
+        dtypes = op.output_dtypes(case) if several else [op.output_dtype(case)]
+        ours = [e for e in builtin.implementations(name) if e.framework in ("cuda", "triton") and e.peer is None]
+        for each in ours:
+            import_module(each.module)
+            folder, _, file = each.module.partition(".")
+            operator = getattr(getattr(torch.ops, folder), file.replace(".", "_"), None)
+            if operator is not None:
+                found = operator(*inputs, **op.arguments(case))
+                found = found if several else [found]
+                assert [tuple(x.shape) for x in found] == [tuple(shape) for shape in shapes], each.module
+                assert [x.dtype for x in found] == [getattr(torch, dtype) for dtype in dtypes], each.module
