@@ -106,11 +106,11 @@ def _environment(where: Device, commit: str, cluster: Survey | None) -> dict[str
 
 def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
     """The number of devices that share the cases. Raises `UsageError` if processes would disturb each other's times."""
-    from suite.cluster import places
+    from suite.cluster.devices import device_count
 
     if all(job.op.over_ranks for job in jobs):
         return 1
-    devices = places.count(gpus, options.device)
+    devices = device_count(gpus, options.device)
     if devices > 1 and options.device.type == "cpu" and options.timed:
         raise UsageError(
             f"--gpus {gpus} on a CPU: {devices} processes that share its cores would disturb each other's times; "

@@ -140,7 +140,7 @@ class Ledger:
         if changed := self._spread.end(case, rows):
             self._observer.store(self._jobs[case].op, changed)
 
-    def lose(self, number: int, place: str, how: str) -> None:
+    def lose(self, number: int, where: str, how: str) -> None:
         """Let a task wait again whose process was lost; the third time its rows say so."""
         if number in self._again:
             return self._end_again(number, ())
@@ -151,7 +151,7 @@ class Ledger:
             self.give_back(number)
             return
         task, job = self.tasks[number], self._jobs[number]
-        reason = f"its process was lost {MAX_RUNS} times, at last on {place}: {one_line(how)}"
+        reason = f"its process was lost {MAX_RUNS} times, at last on {where}: {one_line(how)}"
         there = {row.implementation: row for row in task.finished}
         rows = [
             there.get(each.name) or self._local.new_row(task.case, each) for each in self._local.implementations(job)

@@ -29,7 +29,7 @@ class Spread:
     def __init__(self, cases: int, devices: int) -> None:
         self._most = min(devices, MAX_DEVICES)
         step = round((self._most - 1) / SHARE)
-        self._places = range(0, cases, step) if step else range(0)
+        self._numbers = range(0, cases, step) if step else range(0)
         self._sampled: dict[int, _Sampled] = {}
         self._open: dict[int, _Sampled] = {}
         """Those that further devices are to time."""
@@ -38,7 +38,7 @@ class Spread:
     def finish(self, number: int, device: str, rows: Sequence[Row]) -> None:
         """Record the rows of a case that `device` has run."""
         times = {row.implementation: [row.device_us] for row in rows if row.device_us and _is_timed(row)}
-        if number in self._places and times and not any(row.gpus for row in rows):
+        if number in self._numbers and times and not any(row.gpus for row in rows):
             self._sampled[number] = self._open[number] = _Sampled(rows, {device}, times)
 
     def begin(self, device: str) -> tuple[int, Sequence[Row]] | None:
