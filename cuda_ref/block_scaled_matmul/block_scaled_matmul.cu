@@ -3,8 +3,8 @@
 // One thread computes one element of out, one group of 128 k after the other: the products of a group, then the sum
 // times its two scales.
 //
-// The scales are why a group's sum may not simply join the others: each group has its own. wgmma.cu leaves the sums of a
-// group to the tensor cores.
+// Each group has scales of its own, so its sum is scaled before it joins the others. wgmma.cu computes the sums of
+// groups by tensor cores.
 //
 // Precision: products of two codes are exact; additions and the products with scales round, in float32.
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "common/common.cuh"
 
-constexpr int GROUP = 128;  // terms of k that share a scale, and rows of b
+constexpr int GROUP = 128;  // terms of k, and rows of b, that share a scale
 
 // float8_e4m3fn: a sign, 4 bits of exponent with a bias of 7, 3 of the significand; 0x7f and 0xff are NaN.
 __device__ __forceinline__ float number_of(uint8_t code) {

@@ -57,7 +57,8 @@ struct Codes {
 };
 
 // One warp stores the scale and the codes of a group: `rows` x `columns` elements of an (m, n) matrix, or fewer at its
-// edges. It computes each element twice, one a lane: for the largest, and for the code. number(row, column): an element.
+// edges. Each lane computes one element at a time, and each element twice: for the largest, and for the code.
+// number(row, column): an element.
 template <typename Number>
 __device__ __forceinline__ void code_group(Codes kind, int64_t group, int64_t m, int64_t n, int64_t rows, int64_t columns,
                                            uint8_t* codes, float* scales, Number number) {

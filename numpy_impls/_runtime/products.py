@@ -12,7 +12,7 @@ from .arguments import HAS_DEVICES
 from .operands import FLOAT8, Array, check_arrays, check_dims, check_shape, dtype_name
 
 GROUP = 128
-"""Terms of K that share a scale, and rows of b."""
+"""Terms of K, and rows of b, that share a scale."""
 
 
 def check_block_scaled_matmul(a: Array, scale_a: Array, b: Array, scale_b: Array) -> tuple[int, int, int]:

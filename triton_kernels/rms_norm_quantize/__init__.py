@@ -1,4 +1,4 @@
-"""Rows over their root mean square as codes of 8 bits in Triton: a kernel for the rows' factors, then one for codes."""
+"""Rows over their root mean square as codes of 8 bits in Triton: a kernel for the rows' factors, one for the codes."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""The product of a gated linear unit as codes of 8 bits in Triton: quantize of a product that no kernel stores."""
+"""The product of a gated linear unit as codes of 8 bits in Triton: quantizes the product without storing it."""
 
 import torch
 import triton
