@@ -43,9 +43,9 @@ def environments(device: Device, devices: int) -> Sequence[dict[str, str]]:
 
 
 def on_this_host(most: int | None) -> list[tuple[str, dict[str, str]]]:
-    """The device's model and the environment of a process for each visible GPU, at most `most`; None: all.
+    """The model of the device, and the environment of a process, for each visible GPU: at most `most`; None means all.
 
-    Without a GPU: of `most` processes on the CPU; None: of one.
+    Without a GPU, for `most` processes on the CPU; None means one.
     """
     gpus = hardware.devices()
     if not gpus:

@@ -104,7 +104,7 @@ def _other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor)
 
 
 def _overwritten(expert: torch.Tensor, sizes: torch.Tensor, tile: int) -> torch.Tensor:
-    """Return the experts whose tiles, of which the last is not cut, were the last to write each row if in order."""
+    """Return the expert that writes each row last, if experts store whole tiles, the last expert first."""
     found = expert.clone()
     for e, size in reversed(list(enumerate(sizes.tolist()))):
         start = int(sizes[:e].sum())

@@ -14,7 +14,7 @@ MAGIC = tl.constexpr(1.5 * 2**23)  # a float32 whose neighbours are integers: a 
 
 
 @triton.jit
-def sizes_of(x):
+def magnitudes_of(x):
     """|x| as an integer: these order as the numbers do, with NaN above infinity. tl.max on floats loses a NaN."""
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
 
@@ -46,7 +46,7 @@ def store_tile(
     """
     offs_m = rows[:, None]
     mask = (offs_m < M) & (offs_n < N)
-    sizes = tl.max(sizes_of(x), 1)
+    sizes = tl.max(magnitudes_of(x), 1)
     if WHOLE:
         scale = scale_of(tl.max(sizes, 0), LARGEST)
         tl.store(scales_ptr + tl.program_id(0), scale)
