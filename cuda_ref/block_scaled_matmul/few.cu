@@ -20,7 +20,7 @@ struct GroupsScaled {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 
-// Sum i of a thread is that of row i / 4 * 8 + lane % 4 * 2 + i % 2 of a.
+// Sum i of a thread belongs to row i / 4 * 8 + lane % 4 * 2 + i % 2 of a.
 template <typename C>
 struct StepScales<GroupsScaled, C> {
     static_assert(C::COLUMNS <= GROUP && GROUP % C::COLUMNS == 0, "a tile lies in one block of b");

@@ -145,11 +145,10 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate."""
-    parameters = cast(Parameters, command.params)
-    shown, layers = _output(parameters), layers_of(model, tokens)
+    parameters, layers = cast(Parameters, command.params), layers_of(model, tokens)
     op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
-    where, survey = _where(parameters, device)
+    shown, (where, survey) = _output(parameters), _where(parameters, device)
     selection = _selection(op, impl, exclude, dtype, precision, sized, operation_options, inputs, sweep, files, gpus)
     options = replace(_options(where, parameters), telling=selection.telling)
     run_comparison(selection, own, options, _given(parameters, selection), _folder(where, out, publish), shown, survey)

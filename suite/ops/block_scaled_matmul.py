@@ -108,7 +108,7 @@ def largest_codes(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
 
 
 def quarters(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Numbers from 1 to 1.75 in steps of 1/4: the sum of 128 products is exact in 14 bits, that of more is not."""
+    """Numbers from 1 to 1.75 in steps of 1/4: the sum of 128 products is exact in 14 bits, a longer sum is not."""
     drawn = torch.randint(4, 8, shape, generator=source, device=source.device)
     return (drawn / 4.0).to(numbers.dtype_of(case))
 

@@ -96,7 +96,7 @@ def scales_limit(scales: torch.Tensor, before: torch.Tensor | float = 0.0) -> to
 
 
 def error_of_largest(numbers: torch.Tensor, error: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """Return the largest error of the largest |x| of each group, from that of each number."""
+    """Return the largest error of each group's largest |x|, from the error of each number."""
     sizes = numbers.abs()
     largest, most, least = (
         largest_of_groups(each, rows, columns) for each in (sizes, sizes + error, (sizes - error).clamp_(min=0.0))

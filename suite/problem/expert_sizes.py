@@ -41,7 +41,7 @@ def one(rows: int, experts: int) -> list[int]:
 
 
 def edges(rows: int, experts: int) -> list[int]:
-    """Return the sizes EDGES in turn, as far as the rows go; the last has what is left."""
+    """Return the sizes EDGES in turn until no rows are left; the last expert has any rest."""
     found: list[int] = []
     for i in range(experts):
         found.append(min(EDGES[i % len(EDGES)], rows - sum(found)))
