@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(BLOCK_M* BLOCK_N)
         for (int64_t first = 0; first < K; first += GROUP) {
             float sum = 0.0f;
             for (int64_t k = first; k < min(first + GROUP, K); ++k) {
-                sum = fma(number_of(a[m * stride_am + k * stride_ak]), number_of(b[n * stride_bn + k * stride_bk]),
-                          sum);
+                sum = fma(float8_to_float(a[m * stride_am + k * stride_ak]),
+                          float8_to_float(b[n * stride_bn + k * stride_bk]), sum);
             }
             const int64_t group = first / GROUP;
             acc += sum * (scale_a[m * stride_sam + group * stride_sak] *
