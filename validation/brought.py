@@ -104,7 +104,7 @@ def by_shape(path: Path) -> Iterator[tuple[Operation, Case]]:
 
 
 def by_text(path: Path, folder: Path) -> Iterator[tuple[Operation, Case]]:
-    """The problem with other integers at module level and where its inputs are drawn."""
+    """Yield the problem with smaller integers at module level and in the functions that draw its inputs."""
     written = path.read_text(encoding="utf-8")
     for text in dict.fromkeys(cut(written, cap) for cap in CAPS):
         copy = folder / path.name

@@ -6,8 +6,8 @@
     python -m validation.sensitivity --op sum --dtype float32
 
 An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
-large by one factor. `element`: one element of median sensitivity, and not 0, is wrong. Of several results, the least
-sensitive one counts. Both are in units of u, the unit roundoff of the result's type.
+large by one factor. `element`: one element is wrong, the one of median sensitivity among those that are not 0. Of
+several results, the least sensitive one counts. Both are in units of u, the unit roundoff of the result's type.
 
 Honest results are those of every implementation that computes on the CPU by a library (torch, NumPy, XLA), on the
 telling cases and the default cases. Exit status: 1 if one of them is refused.
@@ -82,7 +82,7 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def sizes_of(op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a small and a large size; of an operation without a choice, the usual and the default one."""
+    """Return a small and a large size: those of SIZES, or else the usual and the default size of the operation."""
     return SIZES.get(op.name) or (op.usual_shape, op.default_cases("cpu")[0].shape)
 
 
@@ -115,14 +115,14 @@ def measure(case: Case, seed: int = 0) -> Sensitivity:
 
     scale = element = 0.0
     for part, dtype in zip(parts, dtypes, strict=True):
-        u, middle = unit_roundoff(dtype), part.start + median_place(value.view(-1)[part], limit.view(-1)[part])
+        u, middle = unit_roundoff(dtype), part.start + median_index(value.view(-1)[part], limit.view(-1)[part])
         scale = max(scale, smallest(partial(refused, part), u) / u)
         element = max(element, smallest(partial(refused, slice(middle, middle + 1)), u) / u)
     return Sensitivity(case, scale, element)
 
 
-def median_place(value: torch.Tensor, limit: torch.Tensor) -> int:
-    """Return the place of the element whose bound is the median, relative to it, of those that are not 0."""
+def median_index(value: torch.Tensor, limit: torch.Tensor) -> int:
+    """Return the index of the element with the median of bound / element, among those that are not 0."""
     places = value.nonzero()[:, 0]
     order = (limit[places] / value[places].abs()).argsort()
     return int(places[order[len(order) // 2]])

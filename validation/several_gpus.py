@@ -1,11 +1,12 @@
-"""Runs the tables of the operations over ranks on the GPUs of this host, and judges them against the published aims.
+"""Runs the tables of the operations over ranks on the GPUs of this host, and compares them with the aims in TABLES.
 
     python -m validation.several_gpus --gpus 4 --out results/nvidia-h100-80gb-hbm3/ranks4
-    python -m validation.several_gpus --gpus 4 --out ... --step fleet --step tests
+    python -m validation.several_gpus --gpus 4 --out ... --step operations --step tests
     python -m validation.several_gpus --read results/nvidia-h100-80gb-hbm3/ranks*
 
-Sizes are those of all ranks together, so that tables of 2, 4 and 8 GPUs solve the same problems. Each table has its
-own folder. A second run takes the rows that are there, and runs the others. Without GPUs, `--divide 64` tries the
+Others publish these sizes. They are those of all ranks together, so that tables of 2, 4 and 8 GPUs solve the same
+problems. Each table has its own folder. A second run takes the rows that are there, and runs the others. The aims are
+goals of this project, not results. Without GPUs, `--divide 64` tries the
 commands on a CPU, with every dimension 64 times smaller.
 
 Exit status: 0 if all steps have run, 1 if one failed or its time ran out, 2 for wrong arguments.
@@ -28,7 +29,7 @@ from suite.results.row import Row, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 RANKS = (2, 4, 8)
-STEPS = ("tables", "fleet", "tests")
+STEPS = ("tables", "operations", "tests")
 SECONDS = 580.0
 """Time for all steps of a run."""
 GRACE_S = 15.0
@@ -39,13 +40,13 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem of all ranks together, and the aim of our fastest line: the baseline's time over its time."""
+    """A problem of all ranks together, and its aims: the baseline's time over that of our fastest implementation."""
 
     name: str
     of_rank: Callable[[int], Sizes]
-    """The sizes of a case, which are those of one rank, for a number of ranks."""
+    """Returns the sizes of one rank, which are those of a case, for a number of ranks."""
     aims: Mapping[int, float]
-    """By the number of ranks; none where nothing was published."""
+    """By the number of ranks; empty if there is no aim."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,14 @@ def shape(problem: Problem, ranks: int, divide: int) -> str:
 def commands(steps: Sequence[str], ranks: int, out: Path, divide: int) -> list[list[str]]:
     """The commands of `steps`, in their order. Each leaves its results in `out`."""
     compare = [sys.executable, "-m", "suite", "compare", "--inputs", "none", "--resume"]
-    fleet = [*compare, "--op", "all", "--gpus", "all", "--no-time", "--out", str(out / "fleet")]
+    operations = [*compare, "--op", "all", "--gpus", "all", "--no-time", "--out", str(out / "operations")]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "two_gpus", "tests", f"--junitxml={out / 'tests.xml'}"]
     tables = []
     for each in TABLES:
         shapes = [part for problem in each.problems for part in ("--shape", shape(problem, ranks, divide))]
         chosen = ["--op", each.operation, "--gpus", str(ranks), "--dtype", "bf16", *each.options, *shapes]
         tables.append([*compare, *chosen, "--out", str(out / each.operation)])
-    by_step = {"tables": tables, "fleet": [fleet], "tests": [tests]}
+    by_step = {"tables": tables, "operations": [operations], "tests": [tests]}
     return [call for step in steps for call in by_step[step]]
 
 
@@ -181,7 +182,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Our fastest line of a problem beside the baseline."""
+    """Our fastest implementation of a problem beside the baseline."""
 
     operation: str
     problem: str
@@ -198,7 +199,7 @@ class Verdict:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """One for each problem and number of ranks whose baseline and at least one line of ours are timed."""
+    """A verdict for each problem and number of ranks, if the baseline and at least one of ours are timed."""
     timed = [row for row in rows if row.status is Status.OK and row.device_us]
     found = []
     for table in TABLES:

@@ -10,8 +10,7 @@ cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. T
 
 from __future__ import annotations
 
-from .arguments import HAS_DEVICES
-from .operands import FLOAT64, Array, check_arrays, check_dims, check_shape, dtype_name, text_of
+from .operands import FLOAT64, Array, check_arrays, check_devices, check_dims, check_shape, dtype_name, text_of
 
 ACTIVATIONS = ("silu", "gelu_tanh")
 LARGEST_CODE = {"float8_e4m3fn": 448.0, "int8": 127.0}
@@ -325,8 +324,7 @@ def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int)
         raise ValueError(f"{operation}: step must be at least 1; got {step}")
     check_arrays(operation, {"param": param, "grad": grad})
     check_arrays(operation, {"m": m, "v": v})
-    if HAS_DEVICES and m.device != param.device:
-        raise ValueError(f"{operation}: param is on {param.device}, so m must be on {param.device}; got {m.device}")
+    check_devices(operation, "param", param, {"m": m})
     return shape
 
 

@@ -94,12 +94,16 @@ def check_arrays(
             raise ValueError(f"{operation}: {first} is {kind}, so {name} must be {expected}; got {found}")
         if scale is not None:
             arrays[name] = scale
-    if HAS_DEVICES:
-        for name, other in arrays.items():
-            if other.device != x.device:
-                place = f"{first} is on {x.device}, so {name} must be on {x.device}"
-                raise ValueError(f"{operation}: {place}; got {other.device}")
+    check_devices(operation, first, x, arrays)
     check_supported(operation, arrays, precision)
+
+
+def check_devices(operation: str, first: str, x: Array, others: dict[str, Array]) -> None:
+    """Checks that all arrays of `others` are on the device of x. first: the name of x."""
+    for name, other in others.items():
+        if HAS_DEVICES and other.device != x.device:
+            place = f"{first} is on {x.device}, so {name} must be on {x.device}"
+            raise ValueError(f"{operation}: {place}; got {other.device}")
 
 
 def dtype_name(dtype: Any) -> str:

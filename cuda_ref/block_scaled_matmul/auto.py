@@ -1,4 +1,4 @@
-"""Product of float8 codes in CUDA by the kernel for few rows or by that for many."""
+"""Product of float8 codes in CUDA by `few` for at most 64 rows, by `wgmma` for more."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -33,5 +33,5 @@ def config(a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> str:
 
 
 def choose(a: Tensor) -> str:
-    """Chooses `few` for so few rows that reading b takes the time."""
+    """`few` for so few rows that reading b takes most of the time, else `wgmma`."""
     return "few" if a.ndim == 2 and len(a) <= few.MOST_ROWS else "wgmma"

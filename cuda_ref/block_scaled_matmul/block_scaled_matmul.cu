@@ -3,8 +3,8 @@
 // One thread computes one element of out, one group of 128 k after the other: the products of a group, then the sum
 // times its two scales.
 //
-// The scales are why a group's sum may not simply join the others: each group has its own. wgmma.cu leaves the sums of a
-// group to the tensor cores.
+// Each group has scales of its own, so its sum is scaled before it joins the others. wgmma.cu computes the sums of
+// groups by tensor cores.
 //
 // Precision: products of two codes are exact; additions and the products with scales round, in float32.
 #include <algorithm>
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(BLOCK_M* BLOCK_N)
         for (int64_t first = 0; first < K; first += GROUP) {
             float sum = 0.0f;
             for (int64_t k = first; k < min(first + GROUP, K); ++k) {
-                sum = fma(number_of(a[m * stride_am + k * stride_ak]), number_of(b[n * stride_bn + k * stride_bk]),
-                          sum);
+                sum = fma(float8_to_float(a[m * stride_am + k * stride_ak]),
+                          float8_to_float(b[n * stride_bn + k * stride_bk]), sum);
             }
             const int64_t group = first / GROUP;
             acc += sum * (scale_a[m * stride_sam + group * stride_sak] *

@@ -3,25 +3,24 @@
 //
 // requires: sm_90a
 //
-// The kernel of matmul/skinny.cuh, which is bound by reading b: wgmma takes rows of b as its 64 rows and the few rows of
-// a as columns, so no product is wasted, and the blocks of a cluster divide k.
+// The kernel of matmul/skinny.cuh, which is bound by reading b: wgmma takes rows of b as its 64 rows and the few rows
+// of a as columns, so no product is wasted, and the blocks of a cluster divide k.
 //
-// Adds to it the scales of groups. A tile has 64 columns of out, which are in one block of 128, so a step needs one scale
-// of b; and one of a for each of the M columns of the product of which a thread has sums. They are loaded from the
-// caches a step ahead.
+// Adds the scales of groups to it. The 64 columns of a tile lie in one block of 128, so a step needs one scale of b. It
+// needs one scale of a for each row of a whose sums the thread holds. Scales are loaded from the caches a step ahead.
 //
 // Precision: see wgmma.cu.
 #include "block_scaled_matmul/scales.cuh"
 #include "matmul/skinny.cuh"
 
-// Sums are finished when they are added: nothing is left to do.
+// The epilogue: sums are scaled in each step, so nothing is left to do.
 struct GroupsScaled {
     BlockScales scales;
 
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 
-// Sum i of a thread is that of row i / 4 * 8 + lane % 4 * 2 + i % 2 of a.
+// Sum i of a thread belongs to row i / 4 * 8 + lane % 4 * 2 + i % 2 of a.
 template <typename C>
 struct StepScales<GroupsScaled, C> {
     static_assert(C::COLUMNS <= GROUP && GROUP % C::COLUMNS == 0, "a tile lies in one block of b");

@@ -6,8 +6,8 @@
 // multiply. A stage holds 128 k of each row, which is a group.
 //
 // Adds to it: a consumer sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time, and
-// adds the sums times their scales to its own in float32. These multiply-adds cost no more than the additions of matmul's
-// `promoted`. Meanwhile the tensor cores work for the other warpgroup.
+// adds the sums times their scales to its own in float32. These multiply-adds cost no more than the additions of
+// matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
 //
 // Scales. The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns.
 // They are loaded from the caches while the group before is multiplied.
@@ -18,7 +18,7 @@
 #include "block_scaled_matmul/scales.cuh"
 #include "matmul/wgmma.cuh"
 
-// acc += the scaled sums of the next `count` groups, of which `first` is the first.
+// acc += the scaled sums of `count` groups, from group `first` on.
 template <typename C>
 __device__ __forceinline__ void multiply_scaled(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int first,
                                                 int count, const TileScales<C::BLOCK_N / GROUP>& scales,

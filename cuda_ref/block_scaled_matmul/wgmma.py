@@ -1,6 +1,6 @@
 """Product of float8 codes in CUDA on Hopper's tensor cores: sums of 128 products, times their scales, in float32.
 
-Adds TMA, wgmma and persistent blocks in clusters to the plain kernel, as matmul/wgmma.py.
+Adds TMA, wgmma and persistent blocks in clusters to the plain kernel, like matmul/wgmma.py.
 """
 
 import torch
@@ -34,7 +34,8 @@ def block_scaled_matmul(
     included. The output is contiguous.
     Strides: any. TMA copies tiles of an operand that is contiguous along K, with rows at multiples of 16 bytes. Other
     operands are copied first, which takes their size in memory.
-    Plan: the tile and the parts of k that the model of matmul's `promoted` float8 predicts to be the fastest; `config`.
+    Plan: the tile and the parts of k that the model of matmul's `promoted` float8 predicts to be the fastest. `config`
+    names them.
     Dtypes: float8_e4m3fn, scales float32, output bfloat16. The tensor cores keep 14 bits of the sum of a group; scaled
     sums are added in float32 and rounded once.
     Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.

@@ -6,7 +6,7 @@
 constexpr float LEAST_SCALE = 1.17549435e-38f;  // 2^-126, the smallest normal number
 
 // |x| as bits: these order as the numbers do, with NaN above infinity. fmaxf loses a NaN.
-__device__ __forceinline__ unsigned size_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+__device__ __forceinline__ unsigned magnitude_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
 // The larger of two |x|; NaN is the largest.
 struct Largest {
@@ -21,7 +21,7 @@ __device__ __forceinline__ uint8_t float8_of(float x) {
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(x));
     return uint8_t(two);
 #else
-    const unsigned sign = __float_as_uint(x) >> 24 & 0x80u, size = size_of(x);
+    const unsigned sign = __float_as_uint(x) >> 24 & 0x80u, size = magnitude_of(x);
     if (size > 0x7f800000u) return uint8_t(sign | 0x7fu);  // NaN
     const float clamped = fminf(__uint_as_float(size), 448.0f);
     if (clamped < 0.015625f) return uint8_t(sign | unsigned(__float2int_rn(clamped * 512.0f)));  // multiples of 2^-9
@@ -57,7 +57,8 @@ struct Codes {
 };
 
 // One warp stores the scale and the codes of a group: `rows` x `columns` elements of an (m, n) matrix, or fewer at its
-// edges. It computes each element twice, one a lane: for the largest, and for the code. number(row, column): an element.
+// edges. Each lane computes one element at a time, and each element twice: for the largest, and for the code.
+// number(row, column): an element.
 template <typename Number>
 __device__ __forceinline__ void code_group(Codes kind, int64_t group, int64_t m, int64_t n, int64_t rows, int64_t columns,
                                            uint8_t* codes, float* scales, Number number) {
@@ -66,7 +67,7 @@ __device__ __forceinline__ void code_group(Codes kind, int64_t group, int64_t m,
 
     unsigned size = 0;
     for (int64_t i = threadIdx.x; i < count; i += WARP) {
-        size = max(size, size_of(number(top + i / width, left + i % width)));
+        size = max(size, magnitude_of(number(top + i / width, left + i % width)));
     }
     const float scale = kind.scale(over_warp(__uint_as_float(size), Largest()));
     if (threadIdx.x == 0) scales[group] = scale;

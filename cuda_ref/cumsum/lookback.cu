@@ -2,10 +2,12 @@
 //
 // Adds blocks for the parts of a row to registers.cu. x is read once: a block keeps its part in registers, publishes
 // the sum of it, and looks back for the sum of all parts before. Blocks take parts by a ticket, so that a block waits
-// only for blocks that run already. Sums are added in one order, whoever is first, so equal inputs give equal bits.
+// only for blocks that run already. Sums are added in one order, whichever block is first, so equal inputs give equal
+// bits.
 //
 // Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016. There a block
-// takes the latest total that it finds; here always that of the last group of 32 parts, and the sums after it.
+// takes the latest total that it finds. Here it takes the total of the last group of 32 parts, and the sums of the
+// parts after this group.
 #include "common/rows.cuh"
 #include "cumsum/prefix.cuh"
 
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// parts: of a row, each of 32 KiB of x.
+// parts: the number of parts of a row, each with 32 KiB of x.
 extern "C" int cumsum_lookback(const void* x, void* y, void* words, int64_t m, int64_t n, int64_t stride_m, int64_t parts,
                                int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     Word* of_parts = static_cast<Word*>(words);

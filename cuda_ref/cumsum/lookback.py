@@ -14,7 +14,7 @@ DETERMINISTIC = True
 PART_BYTES = 512 * 4 * PACK_BYTES
 """Bytes of x for each block: 4 packs for each of 512 threads."""
 GROUP = 32
-"""Parts with one total."""
+"""Parts that share a total."""
 
 
 @kept

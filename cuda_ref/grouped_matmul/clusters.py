@@ -1,6 +1,6 @@
 """Products of each expert's rows with its weights in CUDA on Hopper's tensor cores, in clusters of two blocks.
 
-Adds to `cuda/wgmma` weights that two blocks load for both: for experts with many rows.
+Adds clusters to `cuda/wgmma`: each of two blocks loads half of the weights for both. For experts with many rows.
 """
 
 from jaxtyping import Float, Int32

@@ -3,7 +3,7 @@
 
 #include "hopper/epilogue.cuh"
 
-// Stores the sums of a consumer's 64 rows, of which those before `end` belong to the expert, box by box.
+// Stores a consumer's 64 rows of sums, box by box. Rows from `end` on belong to the next expert and are not stored.
 template <typename T, int COUNT>
 __device__ __forceinline__ void store_rows(const CUtensorMap* map, T* __restrict__ out, const float (&acc)[COUNT],
                                            uint32_t shared, const char* boxes, int consumer, int thread, int m, int n,

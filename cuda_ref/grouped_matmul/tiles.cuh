@@ -2,8 +2,8 @@
 //
 // Tiles are numbered expert by expert; within one in groups of GROUP_M tiles of rows, as GroupedTileScheduler of
 // common/tiles.cuh orders them, so that the tiles in flight share rows of x and columns of the weights in the L2 cache.
-// A warp holds the running numbers of tiles and rows of 32 experts, one in each lane, and goes on to the next 32 when
-// the numbers of its tiles have passed them. All lanes call all functions.
+// A warp holds the running totals of tiles and rows of 32 experts, one in each lane, and goes on to the next 32 when
+// the tile that it looks for comes after them. All lanes call all functions.
 #pragma once
 
 #include "common/common.cuh"
@@ -27,7 +27,7 @@ struct ExpertTiles {
     const int tiles_n, lane;
     int first = 0;                        // expert of lane 0
     int tiles_before = 0, rows_before = 0;  // of the experts before that
-    int size, tiles, rows;                // of the lane's expert; tiles and rows with those of all experts before it
+    int size, tiles, rows;                // of the lane's expert; tiles and rows include all experts before it
 
     __device__ __forceinline__ ExpertTiles(const ExpertSizes& sizes, int N)
         : sizes(sizes), tiles_n(ceil_div(N, BLOCK_N)), lane(threadIdx.x % 32) {

@@ -16,7 +16,7 @@ REQUIRES = "sm_90"
 SMALL, LARGE, PAIRED = 0, 1, 2
 """Numbers of the tiles: 64 x 128, 128 x 256, and 256 x 256 in clusters of two blocks."""
 FEW_ROWS = 64
-"""Rows of an expert on average, up to which tiles have 64 rows."""
+"""Tiles have 64 rows if experts have at most this many on average."""
 
 
 @kept

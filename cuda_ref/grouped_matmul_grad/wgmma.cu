@@ -4,12 +4,12 @@
 // requires: sm_90a
 //
 // Adds tensor cores, TMA and persistent blocks to grouped_matmul_grad.cu; the roles of the warps are those of
-// matmul/warp_specialized.cu. The sums go over rows, of which x and dy have neighbours in columns: both operands are
-// MN-major. Each expert has the same tiles, but another number of steps, which warps find from the sizes.
+// matmul/warp_specialized.cu. The sums go over rows, while the elements of a row are contiguous in x and dy, so both
+// operands are MN-major. Each expert has the same tiles, but another number of steps, which warps find from the sizes.
 //
 // The last step of an expert may overhang into rows of the next one. They must not be added, and multiplying one of the
-// factors by zero is not enough, since the other may be NaN. Rows of a stage are lines of 128 bytes in shared memory, so
-// the consumers set those beyond the end to zero in both operands before they multiply. This happens once in a tile.
+// factors by zero is not enough, since the other may be NaN. Rows of a stage are lines of 128 bytes in shared memory,
+// so the consumers set those beyond the end to zero in both operands before they multiply. This happens once in a tile.
 //
 // Precision: products are exact, sums float32, rounded once.
 //

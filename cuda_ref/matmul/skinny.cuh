@@ -83,8 +83,8 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], ui
     for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
-// The factors of the promoted sums of a step, for the thread's sums of a tile from column n0 on: none. A Finish whose
-// steps have scales specializes it (block_scaled_matmul/few.cu).
+// The scales of a step's promoted sums, for the sums that a thread holds of a tile from column n0 on. Here there are
+// none; block_scaled_matmul/few.cu specializes this for a Finish with scales.
 template <typename Finish, typename C>
 struct StepScales {
     __device__ __forceinline__ StepScales(const Finish&, int, int, int) {}

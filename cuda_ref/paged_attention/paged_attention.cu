@@ -11,19 +11,14 @@
 // decode.cu reads a key once for all queries, and divides the keys among blocks.
 //
 // Source: W. Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+#include "common/float8.cuh"
 #include "common/rows.cuh"
 
 struct Float8 {
     uint8_t bits;
 };
 
-// float8_e4m3fn: 4 bits of exponent with a bias of 7, 3 of the significand, no infinity. With these seven bits as the
-// highest of a float32 below its sign, the number is 2^-120 times as large, subnormal ones too.
-__device__ __forceinline__ float to_float(Float8 x) {
-    const float size = __uint_as_float(unsigned(x.bits & 0x7f) << 20) * 1.329227995784916e36f;
-    const float number = (x.bits & 0x7f) == 0x7f ? NAN : size;
-    return x.bits & 0x80 ? -number : number;
-}
+__device__ __forceinline__ float to_float(Float8 x) { return float8_to_float(x.bits); }
 
 constexpr int QUERIES = 4;  // queries per block, one per warp
 

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(WARP* GROUPS)
     unsigned size = 0;
     for (int64_t i = threadIdx.x; i < count; i += WARP) {
         const T value = x[(top + i / width) * stride_m + (left + i % width) * stride_n];
-        size = max(size, size_of(to_float(value)));
+        size = max(size, magnitude_of(to_float(value)));
     }
     const float scale = kind.scale(over_warp(__uint_as_float(size), Largest()));
     if (threadIdx.x == 0) scales[group] = scale;

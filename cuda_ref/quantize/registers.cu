@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_codes(uint8_t* to, const uint4& words, Cod
 template <typename R>
 __device__ __forceinline__ float largest_of(const R& part, float before = 0.0f) {
     unsigned size = __float_as_uint(before);
-    part.each([&](float v) { size = max(size, size_of(v)); });
+    part.each([&](float v) { size = max(size, magnitude_of(v)); });
     return __uint_as_float(size);
 }
 
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     for (int i = 0; i < PACKS; ++i) {
         unsigned size = 0;
 #pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) size = max(size, size_of(element<T>(packs[i], lane)));
+        for (int lane = 0; lane < LANES; ++lane) size = max(size, magnitude_of(element<T>(packs[i], lane)));
         largest[i] = __uint_as_float(size);
     }
     if constexpr (WHOLE) {

@@ -1,6 +1,6 @@
 // y = silu(a) b; scale = max |y| / 448 (int8: 127) over a group, at least 2^-126; code = y / scale, rounded to nearest
 //
-// Adds the product to quantize.cu: one warp computes one group, and each product twice, so that y is in no memory.
+// Adds the product to quantize.cu: one warp computes one group, and each product twice, so y is not stored.
 #include "common/codes.cuh"
 
 constexpr int GROUPS = 4;  // per block, one per warp

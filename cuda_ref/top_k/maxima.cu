@@ -5,8 +5,8 @@
 // k threads with these maxima hold keys from it on: at most k times the keys of a thread, usually little more than k.
 // They are collected in shared memory in any order, and sorted: keys differ, so equal inputs give equal results.
 //
-// Several blocks share a long row, or a row of few. Each selects the k largest keys of its part; further launches
-// select from these.
+// Several blocks share a row if it is long or if there are few rows. Each selects the k largest keys of its part;
+// further launches select from these.
 //
 // Source: K. E. Batcher, "Sorting networks and their applications", AFIPS 1968 (the bitonic sort).
 #include "common/rows.cuh"

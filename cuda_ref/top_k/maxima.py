@@ -20,7 +20,7 @@ THREADS, PACKS = 512, 4
 LEAST_PACKS = 256
 """Packs of 16 bytes of the shortest part, if few rows are divided among more blocks."""
 MOST_PARTS = 65_535
-"""Blocks of a row that a grid has."""
+"""Largest number of blocks in the y dimension of a grid."""
 
 
 @kept
@@ -60,10 +60,10 @@ def config(x: Tensor, *, k: int) -> str:
 
 
 def division(x: Tensor) -> tuple[int, int]:
-    """The numbers of a part of a row, and the parts: as many as hold the row, or more for few rows."""
+    """The length of a part of a row, and the number of parts: enough for the row, or more if there are few rows."""
     (M, N), lanes = x.shape, PACK_BYTES // x.element_size()
     blocks = multiprocessors(x.device) if x.is_cuda else 3
-    least = LEAST_PACKS if x.is_cuda else 32  # few rows and short parts, where the kernel is emulated
+    least = LEAST_PACKS if x.is_cuda else 32  # the emulated kernel has short parts, so that small tests have several
     packs = -(-N // lanes)
     wanted = max(-(-packs // (THREADS * PACKS)), min(-(-blocks // max(M, 1)), packs // least), 1)
     length = -(-packs // wanted) * lanes

@@ -3,7 +3,7 @@
 // One block selects from one row. It finds the k-th largest key digit by digit, 8 bits at a time: all threads count
 // the digits of the keys whose leading digits are those found so far, and the bin that holds the k-th largest gives
 // the next digit. The row is read once for each digit, from the L2 cache after the first time. At the end the keys
-// from the k-th on are collected in any order, and each goes to the place that the number of larger keys tells.
+// from the k-th on are collected in any order, and the place of each is the number of larger keys.
 //
 // Source: T. Alabi et al., "Fast k-selection algorithms for graphics processing units", 2012 (radix selection).
 #include "top_k/keys.cuh"

@@ -10,8 +10,7 @@ cuda_ref/_runtime/experts.py and copy it to the others; a test compares them. Th
 
 from __future__ import annotations
 
-from .arguments import HAS_DEVICES
-from .operands import Array, check_arrays, check_dims, check_shape, dtype_name
+from .operands import Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
 
 
 def check_grouped_matmul(x: Array, weight: Array, sizes: Array) -> tuple[int, int, int, int]:
@@ -42,7 +41,6 @@ def _check_sizes(
     check_shape(operation, given, "sizes", sizes, (E,))
     if dtype_name(sizes.dtype) != "int32":
         raise ValueError(f"{operation}: sizes must be int32; got {dtype_name(sizes.dtype)}")
-    if HAS_DEVICES and sizes.device != x.device:
-        raise ValueError(f"{operation}: x is on {x.device}, so sizes must be on {x.device}; got {sizes.device}")
+    check_devices(operation, "x", x, {"sizes": sizes})
     if x.shape[0] > 0 and E == 0:
         raise ValueError(f"{operation}: {x.shape[0]} rows need an expert; got sizes (0,)")

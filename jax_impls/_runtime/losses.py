@@ -10,8 +10,8 @@ cuda_ref/_runtime/losses.py and copy it to the others; a test compares them. The
 
 from __future__ import annotations
 
-from .arguments import HAS_DEVICES, INDICES
-from .operands import Array, check_arrays, check_dims, check_shape, dtype_name
+from .arguments import INDICES
+from .operands import Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
 
 
 def check_cross_entropy(logits: Array, target: Array, *, label_smoothing: float) -> tuple[int, int]:
@@ -44,6 +44,4 @@ def _check_target(
     check_shape(operation, given, "target", target, shape[:1])
     if dtype_name(target.dtype) not in INDICES:
         raise ValueError(f"{operation}: target must be {' or '.join(INDICES)}; got {dtype_name(target.dtype)}")
-    if HAS_DEVICES and target.device != like.device:
-        place = f"{name} is on {like.device}, so target must be on {like.device}"
-        raise ValueError(f"{operation}: {place}; got {target.device}")
+    check_devices(operation, name, like, {"target": target})

@@ -11,8 +11,7 @@ cuda_ref/_runtime/caches.py and copy it to the others; a test compares them. The
 
 from __future__ import annotations
 
-from .arguments import HAS_DEVICES
-from .operands import FLOAT8, Array, check_arrays, check_dims, check_shape, dtype_name
+from .operands import FLOAT8, Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
 
 
 def check_paged_attention(
@@ -45,14 +44,12 @@ def check_paged_attention(
     for name, x in (("table", table), ("lengths", lengths)):
         if dtype_name(x.dtype) != "int32":
             raise ValueError(f"{operation}: {name} must be int32; got {dtype_name(x.dtype)}")
-        if HAS_DEVICES and x.device != q.device:
-            raise ValueError(f"{operation}: q is on {q.device}, so {name} must be on {q.device}; got {x.device}")
+    check_devices(operation, "q", q, {"table": table, "lengths": lengths})
     cache, scales = {"k_pages": k_pages, "v_pages": v_pages}, {"scale_k": scale_k, "scale_v": scale_v}
     if dtype_name(k_pages.dtype) == FLOAT8:
         check_arrays(operation, {"q": q})
         check_arrays(operation, cache, scales, float8=True)
-        if HAS_DEVICES and k_pages.device != q.device:
-            raise ValueError(f"{operation}: q is on {q.device}, so k_pages must be on {q.device}; got {k_pages.device}")
+        check_devices(operation, "q", q, {"k_pages": k_pages})
     else:
         check_arrays(operation, {"q": q, **cache}, scales)
     return B, S_q, H, H_kv, page, D

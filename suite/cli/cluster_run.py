@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from suite.cli.parameters import Parameters
 from suite.core.errors import UsageError
 from suite.runner.options import Options
 
@@ -19,7 +20,7 @@ HERE = ("gpus", "reference", "kernelbench", "gpumode", "once", "profile", "dump"
 """Options that concern devices, processes or files of this host."""
 
 
-def surveyed(parameters: Mapping[str, Any]) -> Survey | None:
+def surveyed(parameters: Parameters) -> Survey | None:
     """The devices of `--cluster`; None without it. Raises `UsageError` for options that do not go with it."""
     if not parameters["cluster"]:
         if parameters["insecure"]:
@@ -31,7 +32,7 @@ def surveyed(parameters: Mapping[str, Any]) -> Survey | None:
 
     dask_settings.require()
     address = dask_settings.checked(parameters["cluster"], insecure=parameters["insecure"])
-    return hosts.survey(address, parameters["device"], str(parameters["commit"] or ""))
+    return hosts.survey(address, parameters["device"], parameters["commit"])
 
 
 def for_cluster(

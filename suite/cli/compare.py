@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -68,6 +68,7 @@ from suite.cli.options import (
 )
 from suite.cli.options import device as resolve
 from suite.cli.output import Output
+from suite.cli.parameters import Parameters
 from suite.cli.shape_files import sizes
 from suite.core.errors import UsageError
 from suite.core.least import Least
@@ -144,33 +145,37 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate."""
-    shown, layers = _output(command.params), layers_of(model, tokens)
+    parameters, layers = cast(Parameters, command.params), layers_of(model, tokens)
     op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
-    where, survey = _where(command.params, device)
+    shown, (where, survey) = _output(parameters), _where(parameters, device)
     selection = _selection(op, impl, exclude, dtype, precision, sized, operation_options, inputs, sweep, files, gpus)
-    options = replace(_options(where, command.params), telling=selection.telling)
-    run_comparison(selection, own, options, _given(command, selection), _folder(where, out, publish), shown, survey)
+    options = replace(_options(where, parameters), telling=selection.telling)
+    run_comparison(selection, own, options, _given(parameters, selection), _folder(where, out, publish), shown, survey)
 
 
-def _where(parameters: Mapping[str, Any], device: str | None) -> tuple[Device, Survey | None]:
+def _where(parameters: Parameters, device: str | None) -> tuple[Device, Survey | None]:
     """The device of the run, and with `--cluster` the devices of the cluster."""
     survey = surveyed(parameters)
     return (resolve(device), None) if survey is None else (survey.device, survey)
 
 
-def _given(command: typer.Context, selection: Selection) -> dict[str, Any]:
-    """The command's parameters as they are kept with the results: lists are split, and a name has one place."""
-    lists = {
+def _given(parameters: Parameters, selection: Selection) -> Parameters:
+    """The parameters as they are kept with the results: lists are split, and each name has one form."""
+    return {
+        **parameters,
+        "operations": None,
         "op": selection.operations,
         "impl": selection.implementations,
         "exclude": selection.excluded,
         "dtype": selection.dtypes,
         "precision": selection.precisions,
         "inputs": selection.inputs,
+        "shape": selection.shapes,
+        "shapes_file": None,
+        "model": None,
+        "tokens": None,
     }
-    models = {"shapes_file": None, "model": None, "tokens": None}
-    return {**command.params, **lists, "operations": None, "shape": selection.shapes, **models}
 
 
 def _selection(
@@ -218,13 +223,12 @@ def _own_file(
     return own[0] if own else None
 
 
-def _output(given: Mapping[str, Any]) -> Output:
+def _output(given: Parameters) -> Output:
     """The output options of the command line."""
     from suite.results.render import View
 
     view = View(split(given["columns"]), given["sort"], given["wide"], given["baseline"], counts=given["count"])
-    names = ("quiet", "as_json", "file_format", "strict")
-    return Output(view, **{name: given[name] for name in names})
+    return Output(view, given["quiet"], given["as_json"], given["file_format"], given["strict"])
 
 
 def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
@@ -234,7 +238,7 @@ def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     return where.results_folder if publish else out
 
 
-def _options(where: Device, given: Mapping[str, Any]) -> Options:
+def _options(where: Device, given: Parameters) -> Options:
     """The options of the run. Raises `UsageError` for values that are wrong or contradict each other."""
     if given["cache"] not in ("cold", "warm"):
         raise UsageError(f"--cache: {unknown(given['cache'], ('cold', 'warm'))}")

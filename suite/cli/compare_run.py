@@ -16,6 +16,7 @@ from suite.cli.cluster_run import for_cluster
 from suite.cli.messages import say
 from suite.cli.once import call_once
 from suite.cli.output import Output
+from suite.cli.parameters import Parameters
 from suite.core.errors import ResultsError, UsageError
 from suite.core.files import check_writable
 from suite.core.text import one_line
@@ -41,15 +42,16 @@ def run_comparison(
     selection: Selection,
     own: OperationFile | None,
     options: Options,
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     out: Path | None,
     shown: Output,
     cluster: Survey | None = None,
 ) -> None:
     """Plan, run and report; with `--once`, make that call alone.
 
-    `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
-    kind. `out` is the folder of the results; None makes a new folder for the run. `cluster` runs the cases.
+    parameters: those of the command, which a resumed run must share. own: a file that defines the operation, and its
+    kind. out: the folder of the results; None makes a new folder for the run. cluster: the devices that run the cases;
+    None runs them on this host.
     """
     from suite import hardware
     from suite.results.resume import settings
@@ -66,7 +68,7 @@ def run_comparison(
     jobs = plan(selection, where, memory)
     if cluster is not None:
         jobs, options = for_cluster(jobs, options, cluster, shown.remark)
-    options = replace(options, devices=_devices(jobs, parameters.get("gpus"), options))
+    options = replace(options, devices=_devices(jobs, parameters["gpus"], options))
     if options.devices > 1 and options.host is not None:
         options = replace(options, host=None)
         shown.remark("--gpus: the CPU's implementations have no rows, since several processes share it")
@@ -74,7 +76,7 @@ def run_comparison(
     refuse_too_large(jobs, memory and memory // share, where.name)
     refuse_unknown_baseline(jobs, shown.view.baseline)
     _warn_of_tuned_file(where, shown.remark)
-    environment = _environment(where, str(parameters.get("commit") or ""), cluster)
+    environment = _environment(where, parameters["commit"], cluster)
     if selection.workloads:
         environment["workloads"] = [each.document() for each in selection.workloads]
         parameters = {**parameters, "shapes_file": " ".join(each.digest for each in selection.workloads)}
@@ -106,11 +108,11 @@ def _environment(where: Device, commit: str, cluster: Survey | None) -> dict[str
 
 def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
     """The number of devices that share the cases. Raises `UsageError` if processes would disturb each other's times."""
-    from suite.cluster import places
+    from suite.cluster.devices import device_count
 
     if all(job.op.over_ranks for job in jobs):
         return 1
-    devices = places.count(gpus, options.device)
+    devices = device_count(gpus, options.device)
     if devices > 1 and options.device.type == "cpu" and options.timed:
         raise UsageError(
             f"--gpus {gpus} on a CPU: {devices} processes that share its cores would disturb each other's times; "
@@ -120,16 +122,16 @@ def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
 
 
 def _check_files(
-    selection: Selection, own: OperationFile | None, options: Options, parameters: Mapping[str, Any], out: Path | None
+    selection: Selection, own: OperationFile | None, options: Options, parameters: Parameters, out: Path | None
 ) -> None:
     """Raise `UsageError` for files and folders that cannot be used, before a user's file runs."""
     from suite.runner import inspection
 
-    inspection.check(parameters.get("profile") or "", options, publish=bool(parameters.get("publish")))
+    inspection.check(parameters["profile"], options, publish=parameters["publish"])
     refuse_unusable(selection.files)
     if out is not None:
         check_writable(out)
-        if own is not None and not (parameters.get("resume") or parameters.get("force")):
+        if own is not None and not (parameters["resume"] or parameters["force"]):
             refuse_replacing(out, [own[0].stem])
 
 
@@ -138,14 +140,14 @@ def _results(
     where: Device,
     out: Path | None,
     environment: Mapping[str, Any],
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     settings: Mapping[str, Any],
 ) -> Results:
     """The results of the operations `names`, in the folder `out` or in that of the run."""
     from suite.results import run_folder
     from suite.results.store import Results
 
-    resumed = bool(parameters.get("resume"))
+    resumed = parameters["resume"]
     folder = run_folder.last_or_new if resumed else run_folder.new
     return Results(
         out if out is not None else folder(where.results_folder, names),
@@ -153,8 +155,8 @@ def _results(
         operations=names,
         settings=settings,
         resumed=resumed,
-        keep_samples=not parameters.get("publish"),
-        force=bool(parameters.get("force")),
+        keep_samples=not parameters["publish"],
+        force=parameters["force"],
         on_problem=say,
     )
 

@@ -244,7 +244,7 @@ def ranks(text: str | None) -> int:
     if text is None:
         return 0
     from suite import hardware
-    from suite.ranks.places import DEFAULT_RANKS, MAX_RANKS
+    from suite.ranks.devices import DEFAULT_RANKS, MAX_RANKS
 
     if text == "all":
         return min(MAX_RANKS, max(DEFAULT_RANKS, len(hardware.devices())))

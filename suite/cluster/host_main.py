@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 import dask
 from distributed import Nanny
 
-from suite.cluster import dask_settings, places
-from suite.cluster.station import Station
+from suite.cluster import dask_settings, devices
+from suite.cluster.device_plugin import DevicePlugin
 from suite.hardware.threads import THREAD_VARIABLES
 
 FIXED = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", *THREAD_VARIABLES)
@@ -25,8 +25,8 @@ DEATH_TIMEOUT_S = 300
 
 
 def nannies(address: str, workers: int | None, host: str | None = None) -> list[Nanny]:
-    """A nanny for each device of `places.of_this_host`. Must be called in the event loop in which they run."""
-    seats = places.of_this_host(workers)
+    """A nanny for each device of `devices.on_this_host`. Must be called in the event loop in which they run."""
+    slots = devices.on_this_host(workers)
     common = {
         "nthreads": 1,
         "silence_logs": logging.WARNING,
@@ -42,10 +42,10 @@ def nannies(address: str, workers: int | None, host: str | None = None) -> list[
             name=f"{platform.node()} {environment['CUDA_VISIBLE_DEVICES'] or f'cpu-{os.getpid()}-{number}'}",
             resources={model: 1},
             env={name: environment[name] for name in FIXED if name in environment},
-            plugins=(Station(environment, len(seats)),),
+            plugins=(DevicePlugin(environment, len(slots)),),
             **common,
         )
-        for number, (model, environment) in enumerate(seats)
+        for number, (model, environment) in enumerate(slots)
     ]
 
 

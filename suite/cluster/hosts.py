@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from suite.cluster import dask_settings
-from suite.cluster.messages import Place, decode
+from suite.cluster.messages import WorkerDescription, decode
 from suite.core.errors import UsageError
 from suite.core.text import one_line
 from suite.hardware.device import Device, device_slug
@@ -43,23 +43,25 @@ def connected(address: str) -> Iterator[Client]:
         client.close(timeout=1)
 
 
-def places(client: Client, code: str, workers: Sequence[str] | None = None) -> dict[str, Place | str]:
-    """The device of each worker by its address, or the reason why it takes no cases.
+def describe_workers(
+    client: Client, code: str, workers: Sequence[str] | None = None
+) -> dict[str, WorkerDescription | str]:
+    """Each worker's description, by its address, or the reason why it takes no cases.
 
     A worker that is ending has no entry. `code` is the digest of the code of this host.
     """
-    from suite.cluster import station
+    from suite.cluster import device_plugin
 
-    found: Mapping[str, Any] = client.run(station.describe, workers=workers, on_error="return")
+    found: Mapping[str, Any] = client.run(device_plugin.describe, workers=workers, on_error="return")
     return {address: _checked(text, code) for address, text in found.items() if not isinstance(text, OSError)}
 
 
-def _checked(text: object, own: str) -> Place | str:
+def _checked(text: object, own: str) -> WorkerDescription | str:
     if not isinstance(text, str):
         return f"a worker was not started by `cluster start`: {one_line(repr(text))}"
-    place = decode(text)
-    assert isinstance(place, Place)
-    return place if place.code == own else f"{place.host} has other code of the suite or of a kernel than this host"
+    found = decode(text)
+    assert isinstance(found, WorkerDescription)
+    return found if found.code == own else f"{found.host} has other code of the suite or of a kernel than this host"
 
 
 @dataclass(frozen=True)
@@ -81,28 +83,28 @@ def survey(address: str, model: str | None, commit: str) -> Survey:
 
     Raises `UsageError` if there are no such devices, or several models.
     """
-    from suite.cluster import station
+    from suite.cluster import device_plugin
 
     with connected(address) as client:
-        if client.run_on_scheduler(station.allowed_failures) != 0:
+        if client.run_on_scheduler(device_plugin.allowed_failures) != 0:
             settings = dask_settings.folder() / "dask.yaml"
             raise UsageError(f"--cluster {address}: its scheduler must be started with DASK_CONFIG={settings}")
-        everything = places(client, code_digest())
-        fit = {worker: place for worker, place in everything.items() if isinstance(place, Place)}
+        everything = describe_workers(client, code_digest())
+        fit = {worker: found for worker, found in everything.items() if isinstance(found, WorkerDescription)}
         if not fit:
             reasons = "; ".join(dict.fromkeys(each for each in everything.values() if isinstance(each, str)))
             raise UsageError(f"--cluster {address}: it has no device for this run: {reasons or 'no worker has joined'}")
-        chosen = {worker: place for worker, place in fit.items() if _named(place.device, model)}
-        if len({place.device.name for place in chosen.values()}) != 1:
-            counts = Counter(device_slug(place.device.name) for place in fit.values())
+        chosen = {worker: found for worker, found in fit.items() if _named(found.device, model)}
+        if len({found.device.name for found in chosen.values()}) != 1:
+            counts = Counter(device_slug(found.device.name) for found in fit.values())
             there = ", ".join(f"{name} ({number})" for name, number in counts.items())
             raise UsageError(f"--cluster {address}: name one model by --device; there are {there}")
-        worker, place = next(iter(chosen.items()))
+        worker, found = next(iter(chosen.items()))
         memory = min((each.memory_bytes for each in chosen.values() if each.memory_bytes is not None), default=None)
-        record = json.loads(client.run(station.environment, commit, workers=[worker])[worker])
+        record = json.loads(client.run(device_plugin.environment, commit, workers=[worker])[worker])
     on = len({each.host for each in chosen.values()})
     return Survey(
-        address, place.device, memory, {**record, "command": command_line(sys.argv)}, devices=len(chosen), hosts=on
+        address, found.device, memory, {**record, "command": command_line(sys.argv)}, devices=len(chosen), hosts=on
     )
 
 

@@ -24,8 +24,8 @@ MAX_RUNS = 3
 class Ledger:
     """The tasks of `jobs`, whose rows go to `observer` as they come. `finished` are rows of an interrupted run.
 
-    In a timed run on several `devices`, some cases are timed on more than one of them, once all cases have been given
-    out. A device has a name.
+    devices: the number of devices. In a timed run on several, some cases are timed on more than one device, once all
+    cases have been given out. Each device has its own name.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Ledger:
         self._again: dict[int, int] = {}
         """The number of the case that a task times on a further device, by the number of the task."""
         self._devices: dict[int, str] = {}
-        """The device that has a task, or was the last to have it."""
+        """The name of the device that has or last had a task, by the number of the task."""
         self._begun: set[Group] = set()
         self._lost = Counter[int]()
         self._new: set[int] = set()
@@ -92,7 +92,7 @@ class Ledger:
         return self._take_again(device)
 
     def _take_again(self, device: str) -> Task | None:
-        """A task that times on `device` what another device has run."""
+        """A task that times a case on `device` after another device has run it; None if there is none."""
         if (found := self._spread.begin(device)) is None:
             return None
         case, rows = found
@@ -140,7 +140,7 @@ class Ledger:
         if changed := self._spread.end(case, rows):
             self._observer.store(self._jobs[case].op, changed)
 
-    def lose(self, number: int, place: str, how: str) -> None:
+    def lose(self, number: int, where: str, how: str) -> None:
         """Let a task wait again whose process was lost; the third time its rows say so."""
         if number in self._again:
             return self._end_again(number, ())
@@ -151,7 +151,7 @@ class Ledger:
             self.give_back(number)
             return
         task, job = self.tasks[number], self._jobs[number]
-        reason = f"its process was lost {MAX_RUNS} times, at last on {place}: {one_line(how)}"
+        reason = f"its process was lost {MAX_RUNS} times, at last on {where}: {one_line(how)}"
         there = {row.implementation: row for row in task.finished}
         rows = [
             there.get(each.name) or self._local.new_row(task.case, each) for each in self._local.implementations(job)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import MappingProxyType, TracebackType
 
 from suite import custom, hardware
-from suite.cluster import places
-from suite.cluster.lane import Lane
+from suite.cluster.device_process import DeviceProcess
+from suite.cluster.devices import environments
 from suite.cluster.ledger import Ledger
 from suite.cluster.messages import Doing, Finished, Own, Setup, Stored
 from suite.core.errors import WorkerError
@@ -45,11 +45,11 @@ def compare(
         with Pool(options.device, memory_bytes=options.memory_bytes) as pool:
             build_ahead(shared, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
     ledger = Ledger(shared, options, observer, finished, options.devices)
-    with Lanes(setup_of(shared, options), options.devices) as lanes:
-        lanes.run(ledger)
+    with DeviceProcesses(setup_of(shared, options), options.devices) as processes:
+        processes.run(ledger)
     rows = [*ledger.rows, *(one_device.compare(together, options, observer, finished) if together else ())]
-    place = {job.op.name: number for number, job in enumerate(jobs)}
-    return sorted(rows, key=lambda row: place[row.operation])
+    order = {job.op.name: number for number, job in enumerate(jobs)}
+    return sorted(rows, key=lambda row: order[row.operation])
 
 
 def setup_of(jobs: Sequence[Job], options: Options) -> Setup:
@@ -61,77 +61,77 @@ def setup_of(jobs: Sequence[Job], options: Options) -> Setup:
     return Setup(replace(options, memory_bytes=share), own)
 
 
-class Lanes:
-    """The processes of the devices. One that dies is replaced, and its task runs again."""
+class DeviceProcesses:
+    """A process for each device. One that dies is replaced, and its task runs again."""
 
     def __init__(self, setup: Setup, devices: int) -> None:
         self._setup = setup
-        self._environments = places.environments(setup.options.device, devices)
-        self._lanes: dict[int, Lane] = {}
+        self._environments = environments(setup.options.device, devices)
+        self._processes: dict[int, DeviceProcess] = {}
         self._deaths = [0] * devices
 
-    def __enter__(self) -> Lanes:
+    def __enter__(self) -> DeviceProcesses:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         interrupted = error is not None and not isinstance(error, Exception)
-        for lane in self._lanes.values():
-            lane.kill(0.0) if interrupted else lane.end()
-        for lane in self._lanes.values():
+        for process in self._processes.values():
+            process.kill(0.0) if interrupted else process.end()
+        for process in self._processes.values():
             if not interrupted:
-                lane.wait(KILL_S)
-            lane.close(SHORT_KILL_S if interrupted else KILL_S)
+                process.wait(KILL_S)
+            process.close(SHORT_KILL_S if interrupted else KILL_S)
 
     def run(self, ledger: Ledger) -> None:
         """Run all tasks of `ledger`. Raises `WorkerError` if no process is left."""
         while not ledger.is_complete(self._left):
             self._give(ledger)
-            busy = [(place, lane) for place, lane in self._lanes.items() if lane.task is not None]
-            watched = [each for _, lane in busy for each in lane.descriptors]
+            busy = [(index, process) for index, process in self._processes.items() if process.task is not None]
+            watched = [each for _, process in busy for each in process.descriptors]
             ready = set(select.select(watched, [], [], TICK_S)[0])
-            for place, lane in busy:
+            for index, process in busy:
                 try:
-                    self._hear(lane, ready, ledger, place)
+                    self._hear(process, ready, ledger, index)
                 except (WorkerDiedError, ValueError) as error:
-                    self._lose(place, lane, ledger, str(error))
+                    self._lose(index, process, ledger, str(error))
 
     @property
     def _left(self) -> set[str]:
         """The names of the devices that may still get tasks."""
-        return {str(place) for place, deaths in enumerate(self._deaths) if deaths < MAX_DEATHS}
+        return {str(index) for index, deaths in enumerate(self._deaths) if deaths < MAX_DEATHS}
 
     def _give(self, ledger: Ledger) -> None:
         """Give each idle process a task, and start the processes that are missing."""
-        for place, environment in enumerate(self._environments):
-            lane = self._lanes.get(place)
-            if self._deaths[place] >= MAX_DEATHS or (lane is not None and lane.task is not None):
+        for index, environment in enumerate(self._environments):
+            process = self._processes.get(index)
+            if self._deaths[index] >= MAX_DEATHS or (process is not None and process.task is not None):
                 continue
-            if (task := ledger.take(lane.groups if lane is not None else set(), str(place))) is None:
+            if (task := ledger.take(process.groups if process is not None else set(), str(index))) is None:
                 continue
-            if lane is None:
-                lane = self._lanes[place] = Lane(self._setup, environment)
-            lane.begin(task)
+            if process is None:
+                process = self._processes[index] = DeviceProcess(self._setup, environment)
+            process.begin(task)
 
-    def _hear(self, lane: Lane, ready: set[int], ledger: Ledger, place: int) -> None:
-        for message in lane.messages(ready):
-            self._deaths[place] = 0
+    def _hear(self, process: DeviceProcess, ready: set[int], ledger: Ledger, index: int) -> None:
+        for message in process.messages(ready):
+            self._deaths[index] = 0
             match message:
                 case Doing(number, position, doing):
                     ledger.step(number, position, doing)
                 case Stored(number, rows):
                     ledger.store(number, rows)
                 case Finished(number, rows):
-                    lane.task = None
+                    process.task = None
                     ledger.finish(number, rows)
 
-    def _lose(self, place: int, lane: Lane, ledger: Ledger, how: str) -> None:
-        assert lane.task is not None
-        self._lanes.pop(place).close()
-        self._deaths[place] += 1
-        gpu = self._environments[place].get("CUDA_VISIBLE_DEVICES", "")
+    def _lose(self, index: int, process: DeviceProcess, ledger: Ledger, how: str) -> None:
+        assert process.task is not None
+        self._processes.pop(index).close()
+        self._deaths[index] += 1
+        gpu = self._environments[index].get("CUDA_VISIBLE_DEVICES", "")
         where = f"{platform.node()} {gpu}" if self._setup.options.device.type == "cuda" else platform.node()
-        ledger.lose(lane.task.number, where, how)
+        ledger.lose(process.task.number, where, how)
         if not self._left and not ledger.is_complete(self._left):
             raise WorkerError(f"every process that takes cases has ended: {how}")

@@ -41,7 +41,7 @@ class Task:
     """One case on one device: its rows stay together, because ratios need times of one run."""
 
     number: int
-    """Place of the case in the plan."""
+    """Position of the case in the plan."""
     case: Case
     largest: Case
     """The largest case of the operation in the plan, which `--sustained` asks for."""
@@ -90,8 +90,8 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One device of a cluster, as its worker describes it."""
+class WorkerDescription:
+    """A worker of a cluster and its device, as the worker describes them."""
 
     name: str
     """Name of the worker, which it keeps when it is restarted."""
@@ -100,7 +100,7 @@ class Place:
     """UUID of the GPU; empty on a CPU."""
     device: Device
     memory_bytes: int | None
-    """Free memory of the device."""
+    """Memory of the device: for a CPU, this worker's share."""
     code: str
     """Digest of the code that it runs."""
     versions: str
@@ -111,7 +111,7 @@ class Place:
         return " ".join(filter(None, (self.host, self.gpu)))
 
 
-Message = Setup | Task | Doing | Stored | Finished | Lost | Place
+Message = Setup | Task | Doing | Stored | Finished | Lost | WorkerDescription
 
 
 def encode(message: Message) -> str:

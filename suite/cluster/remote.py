@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from suite.cluster import hosts
 from suite.cluster.ledger import Ledger
 from suite.cluster.local import MAX_DEATHS
-from suite.cluster.messages import Finished, Group, Lost, Place, Setup, Task, decode, encode
+from suite.cluster.messages import Finished, Group, Lost, Setup, Task, WorkerDescription, decode, encode
 from suite.core.errors import WorkerError
 from suite.core.text import one_line
 from suite.results.resume import code_digest
@@ -57,10 +57,10 @@ def compare(
 
 
 @dataclass
-class Seat:
-    """A worker of the run. A restarted worker has another seat."""
+class WorkerState:
+    """A worker of the run and its task. A restarted worker has a new address and a new state."""
 
-    place: Place
+    description: WorkerDescription
     groups: set[Group]
     """The groups of the tasks that it has run."""
     task: Task | None = None
@@ -81,7 +81,7 @@ class Submission:
         self._setup = encode(Setup(options, run=self._name))
         self._code = code_digest()
         self._submitted = 0
-        self._seats: dict[str, Seat] = {}
+        self._workers: dict[str, WorkerState] = {}
         self._described: set[str] = set()
         """Workers whose device is known."""
         self._refused: set[str] = set()
@@ -89,7 +89,7 @@ class Submission:
         self._busy: set[str] = set()
         """Workers with tasks of other runs."""
         self._gone: set[str] = set()
-        """Workers with a task that were missing when last looked for."""
+        """Workers that have a task and were missing at the last look."""
         self._deaths = Counter[str]()
         """Tasks that each worker, by its name, has lost one after the other."""
         self._how = ""
@@ -112,7 +112,7 @@ class Submission:
     @property
     def _left(self) -> set[str]:
         """The names of the devices that may still get tasks."""
-        names = {seat.place.name for seat in self._seats.values()}
+        names = {worker.description.name for worker in self._workers.values()}
         return {name for name in names if self._deaths[name] < MAX_DEATHS}
 
     def _look(self) -> None:
@@ -123,36 +123,36 @@ class Submission:
         try:
             processing = self._client.processing()
             new = [each for each in processing if each not in self._described]
-            places = hosts.places(self._client, self._code, new) if new else {}
+            found = hosts.describe_workers(self._client, self._code, new) if new else {}
         except OSError as error:
             raise WorkerError(f"the scheduler is lost ({one_line(str(error))}): {GO_ON}") from error
-        for address in [each for each in self._seats if each not in processing]:
+        for address in [each for each in self._workers if each not in processing]:
             self._leave(address)
-        self._gone &= self._seats.keys()
-        self._described.update(places)
-        for address, place in places.items():
-            if not isinstance(place, Place):
-                self._refused.add(place)
-            elif place.device.name == self._device.name:
-                self._seats[address] = Seat(place, set())
+        self._gone &= self._workers.keys()
+        self._described.update(found)
+        for address, description in found.items():
+            if not isinstance(description, WorkerDescription):
+                self._refused.add(description)
+            elif description.device.name == self._device.name:
+                self._workers[address] = WorkerState(description, set())
         self._busy = {each for each, keys in processing.items() if any(self._name not in str(key) for key in keys)}
         self._check_alone()
 
     def _leave(self, address: str) -> None:
         """Forget a worker that has gone. Its task never began, unless Dask reports it lost within LOOK_S."""
-        seat = self._seats[address]
-        if seat.task is not None and address not in self._gone:
+        worker = self._workers[address]
+        if worker.task is not None and address not in self._gone:
             self._gone.add(address)
             return
-        if seat.task is not None:
-            self._ledger.give_back(seat.task.number)
-        del self._seats[address]
+        if worker.task is not None:
+            self._ledger.give_back(worker.task.number)
+        del self._workers[address]
 
     def _check_alone(self) -> None:
         """Raise `WorkerError` if no device is left that may have a task."""
         if self._left:
             self._seen = time.monotonic()
-        elif self._seats:
+        elif self._workers:
             raise WorkerError(f"each device has lost its last {MAX_DEATHS} cases ({self._how}): {GO_ON}")
         elif time.monotonic() > self._seen + ALONE_S:
             why = "; ".join(["", *sorted(self._refused)])
@@ -160,18 +160,18 @@ class Submission:
 
     def _give(self) -> None:
         """Give each idle worker a task."""
-        from suite.cluster import station
+        from suite.cluster import device_plugin
 
-        for address, seat in self._seats.items():
-            if seat.task is not None or address in self._busy or self._deaths[seat.place.name] >= MAX_DEATHS:
+        for address, worker in self._workers.items():
+            if worker.task is not None or address in self._busy or self._deaths[worker.description.name] >= MAX_DEATHS:
                 continue
-            if (task := self._ledger.take(seat.groups, seat.place.name)) is None:
+            if (task := self._ledger.take(worker.groups, worker.description.name)) is None:
                 continue
             self._submitted += 1
-            seat.task = task
-            seat.groups.add(task.group)
-            seat.future = self._client.submit(
-                station.run,
+            worker.task = task
+            worker.groups.add(task.group)
+            worker.future = self._client.submit(
+                device_plugin.run,
                 self._setup,
                 encode(task),
                 key=f"{self._name}-{self._submitted}",
@@ -179,16 +179,16 @@ class Submission:
                 resources={self._device.name: 1},
                 pure=False,
             )
-            seat.future.add_done_callback(self._done.put)
-            self._ledger.step(task.number, 0, f"running on {seat.place.where}")
+            worker.future.add_done_callback(self._done.put)
+            self._ledger.step(task.number, 0, f"running on {worker.description.where}")
 
     def _hear(self, future: Future) -> None:
         """Take the rows of a finished task. Dask then forgets it, and does not run it again if its worker is lost."""
-        address = next((address for address, seat in self._seats.items() if seat.future is future), None)
+        address = next((address for address, worker in self._workers.items() if worker.future is future), None)
         if address is None:
             return
-        seat = self._seats[address]
-        task = seat.task
+        worker = self._workers[address]
+        task = worker.task
         assert task is not None
         if future.status != "finished":
             return self._lose(address, _how(future))
@@ -202,26 +202,26 @@ class Submission:
         if isinstance(answer, Lost):
             return self._lose(address, answer.how)
         assert isinstance(answer, Finished)
-        self._deaths[seat.place.name] = 0
-        number, seat.task, seat.future = task.number, None, None
+        self._deaths[worker.description.name] = 0
+        number, worker.task, worker.future = task.number, None, None
         self._ledger.store(number, [row for row in answer.rows if row not in task.finished])
         self._ledger.finish(number, answer.rows)
 
     def _lose(self, address: str, how: str) -> None:
-        seat = self._seats[address]
-        assert seat.task is not None
-        number, seat.task, seat.future = seat.task.number, None, None
-        self._deaths[seat.place.name] += 1
+        worker = self._workers[address]
+        assert worker.task is not None
+        number, worker.task, worker.future = worker.task.number, None, None
+        self._deaths[worker.description.name] += 1
         self._how = how
-        self._ledger.lose(number, seat.place.where, how)
+        self._ledger.lose(number, worker.description.where, how)
 
     def _stop(self) -> None:
         """End the processes of this run in the cluster, also those in the middle of a case."""
-        from suite.cluster import station
+        from suite.cluster import device_plugin
 
         with contextlib.suppress(Exception):
-            self._client.cancel([seat.future for seat in self._seats.values() if seat.future is not None])
-            self._client.run(station.stop, self._name, workers=list(self._seats), on_error="ignore")
+            self._client.cancel([worker.future for worker in self._workers.values() if worker.future is not None])
+            self._client.run(device_plugin.stop, self._name, workers=list(self._workers), on_error="ignore")
 
 
 def _how(future: Future) -> str:

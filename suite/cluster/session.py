@@ -42,7 +42,7 @@ class Session:
         self._inspection = Inspection(self.options)
         facts = device_facts(device.type)
         gpu = hardware.uuid() if device.type == "cuda" else ""
-        self._place = {"host": platform.node(), "gpu": gpu, "driver": facts.get("driver") or ""}
+        self._columns = {"host": platform.node(), "gpu": gpu, "driver": facts.get("driver") or ""}
 
     def __enter__(self) -> Session:
         return self
@@ -57,7 +57,7 @@ class Session:
         op = ops.operation(task.case)
         chosen = tuple(_implementation(task.case, each) for each in task.implementations)
         job, case = Job(op, (task.case, task.largest), chosen), task.case
-        progress = _Progress(task.number, send, self._place)
+        progress = _Progress(task.number, send, self._columns)
         if task.again:
             return Finished(task.number, tuple(self._run.time_again(job, case, task.finished, progress)))
         self._run.finished = {row.key: row for row in task.finished}
@@ -71,18 +71,18 @@ class Session:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Sends the progress of a `DeviceRun` on one case, and names the place in its rows."""
+    """Sends the progress of a `DeviceRun` on one case, and fills in the columns that name the device."""
 
     number: int
     send: Send
-    place: dict[str, str]
+    columns: dict[str, str]
 
     def step(self, position: int, doing: str) -> None:
         self.send(Doing(self.number, position, doing))
 
     def store(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            row.fill(self.place)
+            row.fill(self.columns)
         self.send(Stored(self.number, tuple(rows)))
 
 

@@ -9,7 +9,7 @@ from suite.core.text import joined_reasons
 from suite.results.row import Attempt, Row, Status
 
 SHARE = 0.05
-"""Times on further devices, relative to the number of cases. The first case is sampled in any run."""
+"""The number of times on further devices, relative to the number of cases. The first case is always sampled."""
 MAX_DEVICES = 8
 """The largest number of devices that time a sampled case."""
 
@@ -24,21 +24,21 @@ class _Sampled:
 
 
 class Spread:
-    """The sampled cases among `cases`, in a run on `devices`. They are spaced evenly over the plan."""
+    """The sampled cases of a run of `cases` cases on `devices` devices. They are spaced evenly over the plan."""
 
     def __init__(self, cases: int, devices: int) -> None:
         self._most = min(devices, MAX_DEVICES)
         step = round((self._most - 1) / SHARE)
-        self._places = range(0, cases, step) if step else range(0)
+        self._numbers = range(0, cases, step) if step else range(0)
         self._sampled: dict[int, _Sampled] = {}
         self._open: dict[int, _Sampled] = {}
-        """Those that further devices are to time."""
+        """The sampled cases that further devices are to time."""
         self._running = 0
 
     def finish(self, number: int, device: str, rows: Sequence[Row]) -> None:
         """Record the rows of a case that `device` has run."""
         times = {row.implementation: [row.device_us] for row in rows if row.device_us and _is_timed(row)}
-        if number in self._places and times and not any(row.gpus for row in rows):
+        if number in self._numbers and times and not any(row.gpus for row in rows):
             self._sampled[number] = self._open[number] = _Sampled(rows, {device}, times)
 
     def begin(self, device: str) -> tuple[int, Sequence[Row]] | None:

@@ -54,8 +54,8 @@ def write_atomically(path: Path, text: str | bytes) -> None:
 def append(path: Path, text: str, size: int) -> int | None:
     """Append `text` to a file of `size` bytes, sync it to disk, and return its new size.
 
-    None, and no change, if the file has another size or is gone. Raises `ResultsError`; the file is then as before,
-    unless the process is killed.
+    Returns None and changes nothing if the file has another size or is gone. Raises `ResultsError`, and leaves the file
+    as before, if the text cannot be written.
     """
     try:
         with uninterruptible(), path.open("r+b") as file:

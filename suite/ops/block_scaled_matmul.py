@@ -23,10 +23,10 @@ from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 GROUP = 128
-"""Terms of K that share a scale, and rows of B."""
+"""Terms of K, and rows of B, that share a scale."""
 SCALE_ROUNDINGS = 4.0
-"""Largest relative error of a group's scaled sum, in unit roundoffs of float32: of the product of its scales and that
-with the sum, or of both factors and their products where codes are multiplied by their scales first."""
+"""Largest relative error of a group's scaled sum, in unit roundoffs of float32. A kernel may round the product of the
+scales and its product with the sum. If it scales the codes first, it rounds two factors and their products."""
 ODD = (33, 140, 300)
 """Shape of most families: no multiple of a tile, two rows of scales of B, and a last group that is a part of one."""
 
@@ -108,7 +108,7 @@ def largest_codes(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
 
 
 def quarters(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Numbers from 1 to 1.75 in steps of 1/4: the sum of 128 products is exact in 14 bits, that of more is not."""
+    """Numbers from 1 to 1.75 in steps of 1/4: the sum of 128 products is exact in 14 bits, a longer sum is not."""
     drawn = torch.randint(4, 8, shape, generator=source, device=source.device)
     return (drawn / 4.0).to(numbers.dtype_of(case))
 

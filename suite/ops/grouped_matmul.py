@@ -38,7 +38,7 @@ UNUSED_NAN = "unused_nan"
 
 
 def by_experts(values: numbers.Values) -> numbers.Values:
-    """Draw by the function of a product (M, K) x (K, N), with the weights of all experts side by side."""
+    """Draw x and the weights by a function for a product (M, K) x (K, N): its N columns are those of all experts."""
 
     def drawn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         x_shape, (e, k, n) = shapes
@@ -49,7 +49,7 @@ def by_experts(values: numbers.Values) -> numbers.Values:
 
 
 def with_sizes(found: Family) -> Family:
-    """Return the family with sizes beside its numbers. They are repeated only where their sum stays."""
+    """Return the family with sizes as a third operand. Sizes are not repeated by strides if that changes them."""
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         return (*found.values(shapes[:SIZES_POSITION], case, source), draw_sizes(case, source))

@@ -22,7 +22,7 @@ from suite.problem.truth import Truth
 
 
 def transposed(values: numbers.Values) -> numbers.Values:
-    """Draw by the function of a product (M, K) x (K, N), whose first factor is the transpose of x."""
+    """Draw x and dy by a function for a product (M, K) x (K, N): its first factor is the transpose of x."""
 
     def drawn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         (t, k), dy_shape = shapes

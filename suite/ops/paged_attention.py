@@ -33,7 +33,7 @@ DECODE = (3, 4, 2, 1, 37, 64, 16)
 UNUSED, UNUSED_NAN = 64.0, "unused_nan"
 """Factor of the numbers in slots without a token; the family that has NaN there."""
 POWER = 6
-"""Base-2 logarithm of the factor that brings normal numbers into the range of float8. The scales undo it."""
+"""Normal numbers are multiplied by 2^POWER to use the range of float8. The scales undo it."""
 
 
 def pages_of(case: Case) -> int:
@@ -69,7 +69,7 @@ def with_unused(pages: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
 
 
 def in_float8(x: torch.Tensor) -> torch.Tensor:
-    """Round normal numbers to float8, 2^POWER times as large."""
+    """Multiply normal numbers by 2^POWER, and round them to float8."""
     most = MAX_FINITE[FLOAT8]
     return (x.float() * 2.0**POWER).clamp(-most, most).to(getattr(torch, FLOAT8))
 
@@ -90,7 +90,7 @@ class PagedAttention(Operation):
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D", "page")
     options = (
         Option("lengths", ("equal", "ragged"), "keys of the sequences: S_k, or from 0 to S_k"),
-        Option("kv", ("as_q", "float8_e4m3fn"), "type of keys and values; those of float8 have a scale each"),
+        Option("kv", ("as_q", "float8_e4m3fn"), "type of keys and values; with float8 each has a scale"),
     )
     sweep = tuple((32, 8, 2, 1, s, 64, 16) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (

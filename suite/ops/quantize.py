@@ -32,7 +32,7 @@ QUOTIENT_ROUNDINGS = 2.0 * DIVISION_ROUNDINGS + 1.0
 """Largest relative error of x / scale before it is rounded to a code: of the scale, of its reciprocal, of the product.
 """
 BEYOND_A_CODE = 0.25
-"""Distance of a bound from the last code that it admits, in distances of codes: it admits no other code."""
+"""Distance between a bound and the last code within it, in steps between codes: no further code is within."""
 ODD = (9, 264)
 """Shape of most families: the last group is a part of one."""
 
@@ -71,8 +71,8 @@ def codes_truth(
     """Return the code of each exact quotient, and its bound. before: the quotient's error from before the division.
 
     A code is exact, with a bound of 0, unless the quotient is so near the middle between two codes that the errors of
-    the scale, or those before, decide between them. The value is then the middle of the codes that they reach, and the
-    bound includes these. An integer has no NaN: its code is 0.
+    the scale, or errors before these, decide between codes. The value is then the middle of the codes within reach, and
+    the bound includes these codes. An integer has no NaN: its code is 0.
     """
     quotient = quotient.nan_to_num(0.0) if is_integer(to) else quotient
     error = (quotient.abs() * (QUOTIENT_ROUNDINGS * unit_roundoff("float32")) + before) * MARGIN
@@ -96,7 +96,7 @@ def scales_limit(scales: torch.Tensor, before: torch.Tensor | float = 0.0) -> to
 
 
 def error_of_largest(numbers: torch.Tensor, error: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """Return the largest error of the largest |x| of each group, from that of each number."""
+    """Return the largest error of each group's largest |x|, from the error of each number."""
     sizes = numbers.abs()
     largest, most, least = (
         largest_of_groups(each, rows, columns) for each in (sizes, sizes + error, (sizes - error).clamp_(min=0.0))

@@ -1,4 +1,4 @@
-"""rms_norm_quantize: rows over their root mean square, times weights, as codes of 8 bits with a scale a group."""
+"""rms_norm_quantize: rows over their root mean square, times weights, as codes of 8 bits with group scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""silu_mul_quantize: the product of a gated linear unit, silu(a) b, as codes of 8 bits times a scale of each group."""
+"""silu_mul_quantize: the product of a gated linear unit, silu(a) b, as codes of 8 bits with a scale for each group."""
 
 from __future__ import annotations
 

@@ -69,14 +69,14 @@ def ordered(descending: bool) -> numbers.Numbers:
 
 
 def minus_infinite(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers, of which nine in ten are -inf, as logits that are masked out: fewer than k are finite."""
+    """Normal numbers, nine in ten replaced by -inf like masked logits: fewer than k are finite."""
     drawn = numbers.normals(shape, case, source)
     masked = torch.rand(shape, generator=source, device=source.device) < 0.9
     return drawn.masked_fill(masked, -torch.inf)
 
 
 def many_nan(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers, of which one in four is NaN."""
+    """Normal numbers, one in four replaced by NaN."""
     drawn = numbers.normals(shape, case, source)
     return drawn.masked_fill(torch.rand(shape, generator=source, device=source.device) < 0.25, torch.nan)
 

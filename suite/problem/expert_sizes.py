@@ -1,7 +1,7 @@
-"""Rows of each expert in the operations on groups of rows: how many the option `sizes` says, drawn from a seed.
+"""The sizes of groups: how many rows each expert has, for each value of the option `sizes`.
 
-The numbers of rows follow from the shape, and the seed chooses which expert has which. The least traffic of a case is
-therefore known without its inputs.
+The numbers of rows follow from the shape, and the seed chooses which expert gets which number. The least traffic of a
+case is therefore known without its inputs.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def skewed(rows: int, experts: int) -> list[int]:
 
 
 def empty(rows: int, experts: int) -> list[int]:
-    """Return sizes of which less than half, but at least one, are not 0; these differ by at most one."""
+    """Return sizes that are 0 for more than half of the experts, but not for all. The others differ by at most one."""
     used = max(1, (experts - 1) // 2)
     return uniform(rows, used) + [0] * (experts - used)
 
 
 def one(rows: int, experts: int) -> list[int]:
-    """Return sizes of which one has all rows."""
+    """Return sizes with all rows at one expert."""
     return [rows] + [0] * (experts - 1)
 
 
 def edges(rows: int, experts: int) -> list[int]:
-    """Return the sizes EDGES in turn, as far as the rows go; the last has what is left."""
+    """Return the sizes EDGES in turn until no rows are left; the last expert has any rest."""
     found: list[int] = []
     for i in range(experts):
         found.append(min(EDGES[i % len(EDGES)], rows - sum(found)))

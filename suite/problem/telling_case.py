@@ -232,9 +232,9 @@ def _large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCas
 
 
 def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCase]:
-    """The cheapest case with a long axis, for each axis that is long in no other case with the same option.
+    """The cheapest case with a long axis, for each axis and option value that have no long case among `others`.
 
-    An axis may be a fraction of a dimension, as that of groups of columns.
+    An axis may be a fraction of a dimension, such as the axis of groups of columns.
     """
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
     shapes = [op.shape_of_sizes({**_small(op), **each}) for each in long]

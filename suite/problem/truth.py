@@ -26,9 +26,9 @@ class Truth:
     output joins results of several types; else empty. weak: the reason why the bound of the whole result accepts wrong
     results; None if it does not.
 
-    named: turns the piece of the output into the numbers, float64, that its elements stand for, as an index stands for
-    the number in its place. These are compared with the value. An element that stands for none gives NaN, or 0 where
-    the value is NaN. None if the elements are the numbers themselves.
+    named: None if the elements of the output are compared with the value. Otherwise they stand for numbers, as an index
+    stands for the number at its position. `named` turns the piece of the output into these numbers, float64, which are
+    compared with the value. An element that stands for no number gives NaN, or 0 where the value is NaN.
 
     rest: for results in float64, the part of the exact result below the last place of its value; else None.
 

@@ -60,7 +60,7 @@ def signal_all(pid: int, number: int) -> None:
 
 
 def reap_group(group: int, limit_s: float) -> None:
-    """Wait up to `limit_s` for the killed processes of `group` that this process has adopted: each stays until then."""
+    """Reap the killed processes of `group` that this process has adopted. Give up after `limit_s`."""
     deadline = time.monotonic() + limit_s
     with contextlib.suppress(ChildProcessError):  # none is left, or the system has adopted them
         while time.monotonic() < deadline:

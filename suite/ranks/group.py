@@ -1,4 +1,4 @@
-"""Agreement between the ranks: all decide the same, at the same place of the program, over the host's network."""
+"""Decisions that all ranks make together, at the same line of the program, over the host's network."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suite.hardware.device import Device
 from suite.implementations.identity import ExternalReference
-from suite.ranks import places
+from suite.ranks import devices
 from suite.ranks.process import RanksProcess
 from suite.worker.pool import Pool
 from suite.worker.protocol import Request, TimeRequest
@@ -19,12 +19,12 @@ class RanksPool(Pool):
     def __init__(self, device: Device, ranks: int, memory_bytes: int | None = None) -> None:
         super().__init__(device, memory_bytes=memory_bytes)
         self.ranks = ranks
-        self.network = places.network(device)
+        self.network = devices.network(device)
         self._guest: ExternalReference | None = None
 
     def start(self) -> RanksProcess:
         """New processes, which the caller closes."""
-        environment = places.environment(self.device, self.ranks)
+        environment = devices.environment(self.device, self.ranks)
         return RanksProcess(self.device, self.ranks, environment, self._memory_bytes)
 
     def make_ready(self, request: Request) -> None:

@@ -1,8 +1,8 @@
 """Writes rows as a CSV file (RFC 4180, lines end in a line feed), and reads them again.
 
 Until a run ends, its table is a *journal*, to which it appends. A journal has one more column, `sample_us`, and a line
-for each record. A row may come again: the last one counts. A last line without its end, from a killed process, is left
-out.
+for each record. A row may occur more than once; the last record counts. An incomplete last line, which a killed process
+may leave, is not read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def journal_header(names: Sequence[str]) -> str:
 
 
 def journal_records(rows: Iterable[Row], names: Sequence[str]) -> str:
-    """The records of rows that are appended to a journal."""
+    """The records of rows for a journal."""
     return "".join(_record(_journal_cells(row, names)) for row in rows)
 
 
@@ -132,7 +132,7 @@ def _records(path: Path) -> list[list[str]]:
 
 
 def _last(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each key, in the order of the first ones."""
+    """The last row of each key, in the order in which the keys first occur."""
     found: dict[Key, Row] = {}
     for row in rows:
         found[row.key] = row

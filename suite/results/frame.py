@@ -26,8 +26,8 @@ def frame(rows: Iterable[Row], environment: Mapping[str, Any] | None = None) -> 
     table = ComparisonFrame([[_plain(getattr(row, name)) for name in COLUMNS] for row in rows], columns=list(COLUMNS))
     names = dimensions.names(rows)
     more = [dimensions.values(row, names) for row in rows]
-    for place, name in enumerate(names):
-        values = [each[place] for each in more]
+    for column, name in enumerate(names):
+        values = [each[column] for each in more]
         table[name] = [int(value) for value in values] if all(value.isdecimal() for value in values) else values
     if environment is not None:
         table.attrs["environment"] = dict(environment)

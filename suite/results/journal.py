@@ -22,7 +22,7 @@ class Journal:
         self._size = len(text)
 
     def append(self, rows: Collection[Row]) -> bool:
-        """Append `rows`. False, and no change, if they have other columns or something else has changed the file.
+        """Append `rows`. Return False and change nothing if they have other columns, or if the file has been changed.
 
         Raises `ResultsError`.
         """

@@ -240,7 +240,7 @@ class Row:
     host: str = _column("the host that ran it; empty for a run on one device", "")
     gpu: str = _column("the UUID of the GPU that ran it; empty on a CPU, and for a run on one device", "")
     driver: str = _column("the version of that GPU's driver", "")
-    gpus: int | None = _column("GPUs of the model that timed it; empty for one")
+    gpus: int | None = _column("number of GPUs of the model that timed it; empty for one")
     gpu_spread: float | None = _column("largest / smallest device_us of these GPUs, minus 1; empty for one")
 
     def __post_init__(self) -> None:

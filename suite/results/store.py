@@ -1,8 +1,8 @@
 """Writes a results folder: `<operation>.csv`, its raw samples, `<operation>.md`, and `environment.json`.
 
-During the run the table is a journal with the samples; the other files are written once, at its end. The Markdown is
-rendered from the rows. `environment.json` holds the record of the last run, and of each earlier run
-that left a table in the folder.
+During the run the table is a journal, which has the samples too. The other files are written once, at its end. The
+Markdown is rendered from the rows. `environment.json` holds the record of the last run, and of each earlier run that
+left a table in the folder.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from types import MappingProxyType
 
 from suite.problem.case import Case
-from suite.ranks.places import device_of_ranks
+from suite.ranks.devices import device_of_ranks
 from suite.ranks.pool import RanksPool
 from suite.results.row import Key, Row
 from suite.runner.build_ahead import build_ahead

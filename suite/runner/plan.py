@@ -20,7 +20,7 @@ from suite.problem import realistic
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.ranks.places import DEFAULT_RANKS
+from suite.ranks.devices import DEFAULT_RANKS
 from suite.runner.selection import Selection
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8

@@ -273,7 +273,7 @@ def _scores_may_be_infinite(q: torch.Tensor, k: torch.Tensor) -> bool:
 def _minus_infinity(right: Head) -> HeadWeights:
     """An online softmax without a guard for a first block of keys that score minus infinity.
 
-    A head without such keys is as it should be.
+    The results of heads without such keys are right.
     """
     scores, larger = right.scores.float(), None
     for size in reversed(SIZES):

@@ -83,13 +83,13 @@ def _mistakes(k: int) -> dict[str, Mistake]:
         "the scales of a were left out": lambda x: replace(x, scale_a=torch.ones_like(x.scale_a)),
         "the scales of b were left out": lambda x: replace(x, scale_b=torch.ones_like(x.scale_b)),
         "it was divided by the scales": lambda x: replace(x, scale_a=1.0 / x.scale_a, scale_b=1.0 / x.scale_b),
-        "all groups had the scales of the first one": lambda x: replace(
+        "all groups had the scales of the first group": lambda x: replace(
             x, scale_a=x.scale_a[:, :1].expand_as(x.scale_a), scale_b=x.scale_b[:, :1].expand_as(x.scale_b)
         ),
-        "all groups had the scales of a of the first one": lambda x: replace(
+        "all groups of a had the scale of the first group": lambda x: replace(
             x, scale_a=x.scale_a[:, :1].expand_as(x.scale_a)
         ),
-        "all groups had the scales of b of the first one": lambda x: replace(
+        "all groups of b had the scale of the first group": lambda x: replace(
             x, scale_b=x.scale_b[:, :1].expand_as(x.scale_b)
         ),
         "a group had the scales of the next one": lambda x: replace(

@@ -87,7 +87,7 @@ def _mistakes(right: Groups, sizes: torch.Tensor, inputs: Inputs, columns: slice
 
 
 def _other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the experts whose weights the rows had, by the mistake."""
+    """Yield each mistake, and the expert by whose weights each row is multiplied."""
     t, count = len(row), len(sizes)
     yield "each row had the weights of the next expert", (expert + 1) % count
     yield "each row had the weights of the expert before", (expert - 1) % count
@@ -104,7 +104,7 @@ def _other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor)
 
 
 def _overwritten(expert: torch.Tensor, sizes: torch.Tensor, tile: int) -> torch.Tensor:
-    """Return the experts whose tiles, of which the last is not cut, were the last to write each row if in order."""
+    """Return the expert that writes each row last, if experts store whole tiles, the last expert first."""
     found = expert.clone()
     for e, size in reversed(list(enumerate(sizes.tolist()))):
         start = int(sizes[:e].sum())

@@ -1,4 +1,4 @@
-"""Variants of top_k: another order, elements that do not count, indices of other places."""
+"""Variants of top_k: another order, elements that are left out, wrong indices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rows:
     part: Part
 
     def selected(self, mistake: str, keys: torch.Tensor) -> Variant:
-        """Return the variant that selects by these keys, of the shape of x or with more columns, which hold 0."""
+        """Return the variant that selects by these keys. They may have more columns than x; x is 0 there."""
         order = keys.sort(dim=1, descending=True, stable=True).indices[:, : self.right.shape[1]]
         values = pad(self.x, (0, keys.shape[1] - self.x.shape[1])).gather(1, order)
         limit = torch.zeros_like(values).masked_fill_(order >= self.x.shape[1], UNKNOWN)
@@ -65,7 +65,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 def _orders(rows: Rows) -> Iterator[Variant]:
     x = rows.x
     yield rows.selected("the smallest numbers were selected", -x)
-    yield rows.selected("the numbers with the largest sizes were selected", x.abs())
+    yield rows.selected("the numbers with the largest absolute values were selected", x.abs())
     yield rows.given("the numbers were in ascending order", rows.right.flip(1))
     yield rows.selected("NaN counted as less than all numbers", x.nan_to_num(-torch.inf, torch.inf, -torch.inf))
     columns = x.sort(dim=0, descending=True).values
@@ -74,7 +74,7 @@ def _orders(rows: Rows) -> Iterator[Variant]:
 
 
 def _missing(rows: Rows, case: Case) -> Iterator[Variant]:
-    """Elements that do not count, or that count though there are none."""
+    """Yield selections without some elements, or with elements beyond the row."""
     x, k = rows.x, case["K"]
     yield rows.selected("columns beyond the row counted as 0", pad(x, (0, k)))
     for kept in shortened_lengths(x.shape[1]):
@@ -90,7 +90,7 @@ def _missing(rows: Rows, case: Case) -> Iterator[Variant]:
                 only = torch.where(first, each, -torch.inf).view(len(x), -1)[:, : x.shape[1]]
                 yield rows.selected(f"only the largest of {which} counted", only)
     for kind in coarser_formats(case.dtype):
-        yield rows.given(f"they were rounded to {kind}", rounded(rows.right, kind))
+        yield rows.given(f"numbers were rounded to {kind}", rounded(rows.right, kind))
         yield rows.selected(f"numbers were compared after rounding to {kind}", rounded(x, kind))
 
 
@@ -100,7 +100,7 @@ def _indices(rows: Rows, right: torch.Tensor) -> Iterator[Variant]:
     yield rows.placed("the indices were one too small", right - 1)
     yield rows.placed("the indices were in ascending order", right.sort(dim=1).values)
     places = torch.arange(k, device=right.device)
-    yield rows.placed("the indices were the places of the result", places.expand_as(right))
+    yield rows.placed("the indices were positions in the result", places.expand_as(right))
     yield rows.placed("all rows had the indices of the first", right[:1].expand_as(right))
     yield rows.placed("the indices counted from the beginning of x", right + n * _rows(right))
     yield rows.placed("the indices counted from the end of the row", n - 1 - right)

@@ -13,7 +13,7 @@ import pytest
 from commands import call
 
 from suite.cluster import dask_settings, hosts, launch
-from suite.cluster.messages import Place, encode
+from suite.cluster.messages import WorkerDescription, encode
 from suite.core.errors import UsageError
 from suite.hardware.device import Device
 from suite.results.resume import code_digest
@@ -135,7 +135,9 @@ class FakeClient:
         code = {"a": code_digest(), "b": code_digest(), "c": "older"}
         return {
             each: encode(
-                Place(each, f"host-{each}", f"GPU-{each}", Device("cuda", 0, name, (9, 0)), 80, code[each], "")
+                WorkerDescription(
+                    each, f"host-{each}", f"GPU-{each}", Device("cuda", 0, name, (9, 0)), 80, code[each], ""
+                )
             )
             for each, name in device.items()
         }

@@ -101,7 +101,7 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: 
         assert line, "the run ended before its first case"
         assert begun
         family = psutil.Process(run.pid).children(recursive=True)
-        assert any("suite.cluster.lane_main" in each.cmdline() for each in family)
+        assert any("suite.cluster.device_main" in each.cmdline() for each in family)
         begin = time.monotonic()
         run.send_signal(signal.SIGINT)
         said = run.stderr.read().decode()

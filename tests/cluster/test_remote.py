@@ -124,7 +124,7 @@ def test_an_interrupted_run_ends_its_processes_in_the_cluster_and_goes_on_with_r
             assert run.wait(60) == 130
             assert time.monotonic() - begin < SECONDS_TO_END
         assert "Traceback" not in said
-        while (left := _lanes()) and time.monotonic() - begin < SECONDS_TO_END:
+        while (left := _device_processes()) and time.monotonic() - begin < SECONDS_TO_END:
             time.sleep(0.1)
         assert not left
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -136,9 +136,9 @@ def test_an_interrupted_run_ends_its_processes_in_the_cluster_and_goes_on_with_r
     assert set(together.values()) == {2}
 
 
-def _lanes() -> list[psutil.Process]:
+def _device_processes() -> list[psutil.Process]:
     family = psutil.Process().children(recursive=True)
-    return [each for each in family if "suite.cluster.lane_main" in " ".join(_command_line(each))]
+    return [each for each in family if "suite.cluster.device_main" in " ".join(_command_line(each))]
 
 
 def _command_line(process: psutil.Process) -> list[str]:

@@ -85,7 +85,9 @@ def test_copies_are_declared() -> None:
     assert equal == {name: set(folders) for name, folders in COPIES.items()}
 
 
-@pytest.mark.parametrize("name", ["contract.py", "operands.py", "losses.py", "products.py", "shares.py"])
+@pytest.mark.parametrize(
+    "name", ["contract.py", "operands.py", "losses.py", "products.py", "caches.py", "experts.py", "shares.py"]
+)
 def test_the_contract_needs_the_standard_library_and_its_folder_alone(name: str) -> None:
     for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime" / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

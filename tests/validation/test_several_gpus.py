@@ -1,4 +1,4 @@
-"""The tables of several GPUs: sizes of a rank, commands, and our fastest line beside the baseline."""
+"""The tables of several GPUs: sizes of a rank, commands, and our fastest implementation beside the baseline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_name_states_the_product_of_all_ranks() -> None:
 
 
 def test_a_second_run_goes_on_in_the_folder_of_its_table(tmp_path: Path) -> None:
-    calls = several_gpus.commands(["tables", "fleet"], 4, tmp_path, 64)
+    calls = several_gpus.commands(["tables", "operations"], 4, tmp_path, 64)
     assert len({call[call.index("--out") + 1] for call in calls}) == len(several_gpus.TABLES) + 1
     assert all("--resume" in call for call in calls)
     assert "M=16,N=56,K=64" in calls[1]

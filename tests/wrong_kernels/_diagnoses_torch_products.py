@@ -36,7 +36,7 @@ SAID = {
     "torch-block_scaled_matmul-exchanged": "the scales of a and b were exchanged",
     "torch-block_scaled_matmul-factors_in_bfloat16": "codes times scales were rounded to bfloat16",
     "torch-block_scaled_matmul-first_block": "the rows of b had the scales of the first 128",
-    "torch-block_scaled_matmul-first_group": "all groups had the scales of the first one",
+    "torch-block_scaled_matmul-first_group": "all groups had the scales of the first group",
     "torch-block_scaled_matmul-groups_of_64": "groups had 64 terms",
     "torch-block_scaled_matmul-groups_reversed": "the scales of the groups were in the opposite order",
     "torch-block_scaled_matmul-last_group_dropped": "the last 44 of K were left out",

@@ -15,7 +15,7 @@ MISTAKES = {
     "floor": Wrong("the scale is at least 1e-4", "value", SHAPE, inputs="zero_groups"),
     "first_group": Wrong("the first group's scale is used for all", "value", SHAPE, options={"group": "128"}),
     "one_scale": Wrong("all rows have the scale of the matrix", "value", SHAPE, inputs="uneven"),
-    "signed_maximum": Wrong("the largest number, not the largest size", "value", SHAPE),
+    "signed_maximum": Wrong("the largest number, not the largest magnitude", "value", SHAPE),
     "scale_in_bfloat16": Wrong("the scale is computed in bfloat16", "value", SHAPE),
     "last_columns": Wrong("columns beyond the last whole 128 do not count", "value", (40, 200)),
     "truncated": Wrong("codes are truncated", "value", SHAPE, options={"to": "int8"}),

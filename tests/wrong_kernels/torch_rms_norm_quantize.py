@@ -18,7 +18,7 @@ MISTAKES = {
     "factor_in_bfloat16": Wrong("the factor of a row is rounded to bfloat16", "value", SHAPE, dtype="bfloat16"),
     "power_of_two": Wrong("the scale is rounded up to a power of two", "value", SHAPE),
     "largest_240": Wrong("the largest code is that of float8_e4m3fnuz", "value", SHAPE),
-    "signed_maximum": Wrong("the largest number, not the largest size", "value", SHAPE),
+    "signed_maximum": Wrong("the largest number, not the largest magnitude", "value", SHAPE),
     "rows_for_columns": Wrong("a group of 128 has the scale of its row", "value", SHAPE, options={"group": "128"}),
     "truncated": Wrong("codes are truncated", "value", SHAPE, options={"to": "int8"}),
     "nan_lost": Wrong("a NaN does not count for the scale", "value", SHAPE, inputs="nan"),

@@ -1,4 +1,4 @@
-"""top_k in PyTorch: another order, elements that do not count, indices of other places, ties and NaN."""
+"""top_k in PyTorch: another order, elements that are left out, wrong indices, ties and NaN."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from wrong_kernels import Wrong
 SHAPE = (5, 264, 12)
 MISTAKES = {
     "smallest": Wrong("the smallest numbers are selected", "value", SHAPE),
-    "sizes": Wrong("sizes are compared", "value", SHAPE),
+    "sizes": Wrong("absolute values are compared", "value", SHAPE),
     "ascending": Wrong("the order is ascending", "value", SHAPE),
     "unsorted": Wrong("the order is that of the row", "value", SHAPE),
     "last_columns": Wrong("columns beyond the last whole 64 do not count", "value", SHAPE),
@@ -76,7 +76,7 @@ def largest_of_fours(x: Tensor) -> Tensor:
 
 
 def distinct(x: Tensor, k: int) -> Tensor:
-    """Indices of the k largest numbers, of which equal ones count once; then those of the others."""
+    """Indices of the k largest different numbers, each once; then those of the other elements."""
     ordered, order = x.sort(dim=1, descending=True, stable=True)
     repeated = pad(ordered.diff(dim=1) == 0.0, (1, 0)).double()
     return order.gather(1, repeated.sort(dim=1, stable=True).indices)[:, :k]

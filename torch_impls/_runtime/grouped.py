@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_grouped_operator(operation: str, **operands: Tensor) -> None:
-    """Raises NotImplementedError unless the operator has one kernel for these operands.
+    """Raises NotImplementedError unless the operator runs one kernel for all experts with these operands.
 
     On a GPU that is a kernel of CUTLASS for bfloat16 on compute capability 9.0. Rows or columns of a matrix must be
     contiguous, and begin at multiples of 16 bytes.

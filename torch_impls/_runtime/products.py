@@ -8,11 +8,10 @@ cuda_ref/_runtime/products.py and copy it to the others; a test compares them. T
 
 from __future__ import annotations
 
-from .arguments import HAS_DEVICES
-from .operands import FLOAT8, Array, check_arrays, check_dims, check_shape, dtype_name
+from .operands import FLOAT8, Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
 
 GROUP = 128
-"""Terms of K that share a scale, and rows of b."""
+"""Terms of K, and rows of b, that share a scale."""
 
 
 def check_block_scaled_matmul(a: Array, scale_a: Array, b: Array, scale_b: Array) -> tuple[int, int, int]:
@@ -31,12 +30,5 @@ def check_block_scaled_matmul(a: Array, scale_a: Array, b: Array, scale_b: Array
             raise ValueError(f"{operation}: {name} must be {expected}; got {dtype_name(x.dtype)}")
     check_arrays(operation, {"a": a, "b": b}, float8=True)
     check_arrays(operation, {"scale_a": scale_a, "scale_b": scale_b})
-    check_devices(operation, a, {"scale_a": scale_a})
+    check_devices(operation, "a", a, {"scale_a": scale_a})
     return M, N, K
-
-
-def check_devices(operation: str, a: Array, others: dict[str, Array]) -> None:
-    """Checks that arrays of other dtypes are on the device of `a`."""
-    for name, x in others.items():
-        if HAS_DEVICES and x.device != a.device:
-            raise ValueError(f"{operation}: a is on {a.device}, so {name} must be on {a.device}; got {x.device}")

@@ -13,8 +13,8 @@ VENDOR = "PyTorch (cuBLASLt)"
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
 SCALES_TOGETHER = 4
-"""Scales in 16 bytes. cuBLASLt's rows of scales begin at multiples of that, and versions of PyTorch differ in whether
-they add the gap."""
+"""Scales in 16 bytes. In cuBLASLt rows of scales begin at multiples of 16 bytes, and not all versions of PyTorch add
+the padding."""
 
 
 def block_scaled_matmul(

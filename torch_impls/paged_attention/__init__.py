@@ -32,7 +32,7 @@ def paged_attention(
     Dtypes: float32, float16 or bfloat16; PyTorch chooses the kernel, and in float32 the unfused one with float32
     products. table and lengths: int32. A NaN or an infinity among the last S_q - 1 values of a sequence may reach all
     its queries. The gathered keys and values are copies as long as the longest table. Pages of float8_e4m3fn have a
-    scale each, of keys and of values: float32, of shape (); their products are then those of float32.
+    scale each, of keys and of values: float32, of shape (). Products are then those of float32.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """

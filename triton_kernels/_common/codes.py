@@ -14,7 +14,7 @@ MAGIC = tl.constexpr(1.5 * 2**23)  # a float32 whose neighbours are integers: a 
 
 
 @triton.jit
-def sizes_of(x):
+def magnitudes_of(x):
     """|x| as an integer: these order as the numbers do, with NaN above infinity. tl.max on floats loses a NaN."""
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
 
@@ -40,10 +40,13 @@ def code_of(x, inverse, LARGEST: tl.constexpr):
 def store_tile(
     x, codes_ptr, scales_ptr, rows, offs_n, tile_n, tiles_n, M, N, LARGEST: tl.constexpr, WHOLE: tl.constexpr
 ):
-    """Stores the codes and scales of a tile of float32 numbers, zeros beyond M and N: one group, or one a row."""
+    """Stores the codes and scales of a tile of float32 numbers, which are zeros beyond M and N.
+
+    WHOLE: the tile is one group; otherwise each row is one.
+    """
     offs_m = rows[:, None]
     mask = (offs_m < M) & (offs_n < N)
-    sizes = tl.max(sizes_of(x), 1)
+    sizes = tl.max(magnitudes_of(x), 1)
     if WHOLE:
         scale = scale_of(tl.max(sizes, 0), LARGEST)
         tl.store(scales_ptr + tl.program_id(0), scale)
@@ -56,13 +59,13 @@ def store_tile(
 
 
 def tile(rows: int, columns: int) -> Blocks:
-    """The tile of a program for groups of this size: one group of several rows, or the rows that `blocks` takes."""
+    """The tile of a program for groups of this size: one group if it has several rows, else the tile of `blocks`."""
     if rows > 1:
         return Blocks(rows, columns, 8, True)  # 64 numbers in registers of each thread
     return blocks(columns)
 
 
-def check_float8(operation: str, x: Tensor, to: str) -> None:
+def check_float8(operation: str, x: Tensor, to: str = "float8_e4m3fn") -> None:
     """Raises NotImplementedError on a GPU without conversions to float8."""
     if to != "int8" and x.is_cuda and not INTERPRET and torch.cuda.get_device_capability(x.device) < (8, 9):
         raise NotImplementedError(f"{operation}: float8 needs a GPU of compute capability 8.9 or newer")

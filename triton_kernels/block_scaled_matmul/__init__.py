@@ -6,6 +6,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.codes import check_float8
 from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
@@ -92,8 +93,7 @@ def block_scaled_matmul(
     """
     M, N, K = check_block_scaled_matmul(a, scale_a, b, scale_b)
     check_sizes("block_scaled_matmul", M, N, K)
-    if a.is_cuda and not INTERPRET and torch.cuda.get_device_capability(a.device) < (8, 9):
-        raise NotImplementedError("block_scaled_matmul: float8 needs a GPU of compute capability 8.9 or newer")
+    check_float8("block_scaled_matmul", a)
     out = empty_output((M, N), torch.bfloat16, a.device)
     if M > 0 and N > 0:
         with device_of(a):

@@ -12,7 +12,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 
-GROUP = tl.constexpr(32)  # parts with one total
+GROUP = tl.constexpr(32)  # parts that share a total
 KNOWN = tl.constexpr(1 << 32)  # a word from this on has a float32 in its lower half; 0: not yet known
 PART, CLEARED = 8192, 1024  # elements per program
 
@@ -44,7 +44,7 @@ def lookback_kernel(x_ptr, y_ptr, words_ptr, M, N, parts, groups, stride_xm, str
     """One program computes BLOCK_N elements of a row, and waits only for programs that have started before it.
 
     words: a ticket, the sums of M x parts parts, and M x groups totals: the sum of all parts up to the last of 32. Sums
-    are added in one order, whoever is first, so equal inputs give equal bits.
+    are added in one order, whichever program is first, so equal inputs give equal bits.
     """
     ticket = tl.atomic_add(words_ptr, tl.full((), 1, tl.int64))
     row, number = ticket % M, ticket // M  # part 0 of all rows, then part 1
@@ -74,8 +74,9 @@ def cumsum(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
     Tail: columns beyond N count as 0. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
-    Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016. There a part
-    takes the latest total that it finds; here always that of the last group of 32 parts, and the sums after it.
+    Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016. There a
+    part takes the latest total that it finds. Here it takes the total of the last group of 32 parts, and the sums of
+    the parts after this group.
     """
     M, N = check_rows("cumsum", x)
     y = empty_output((M, N), x.dtype, x.device)

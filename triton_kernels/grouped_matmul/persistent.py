@@ -15,6 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._common.tma import find_tma
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.experts import check_grouped_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
@@ -30,7 +31,7 @@ def persistent_grouped_matmul_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of all experts.
 
-    The running numbers of tiles are summed once; the experts before a tile are those whose number it has reached.
+    The running totals of tiles are computed once. The experts before a tile have totals of at most the tile's number.
     TMA reads zeros beyond K and N, also between experts: the weights have three dimensions. W_ROWS: they are stored by
     rows of N, otherwise by rows of K. Rows of the next expert in a tile are multiplied, and not stored.
     """
@@ -101,7 +102,7 @@ def grouped_matmul(
         set_blocks({"x_desc": x_desc, "w_desc": w_desc, **constants})
         processors = 2
     else:
-        processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+        processors = multiprocessors(x)
 
     def grid(tile: dict[str, int]) -> tuple[int]:
         most = (T // tile["BLOCK_M"] + min(T, E)) * triton.cdiv(N, tile["BLOCK_N"])

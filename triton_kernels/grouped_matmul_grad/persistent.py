@@ -1,7 +1,7 @@
 """Gradients of each expert's weights in Triton, persistent: programs compute tile after tile.
 
-Adds loads by TMA to the plain kernel, except of an expert's last rows, which are masked, and an order of tiles in which
-programs share operands in the L2 cache.
+Adds to the plain kernel loads by TMA, and an order of tiles in which programs share operands in the L2 cache. The last
+rows of an expert are loaded with a mask, not by TMA.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._common.tma import find_tma
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.experts import check_grouped_matmul_grad
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
@@ -35,8 +36,8 @@ def persistent_grouped_matmul_grad_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ..., [BLOCK_K, BLOCK_N] each.
 
-    TMA loads whole steps of BLOCK_T rows. The rows of the last step belong to the next expert in part: both operands
-    are masked there, since 0 times NaN is NaN.
+    TMA loads whole steps of BLOCK_T rows. Some rows of the last step belong to the next expert. Both operands are
+    masked there, since 0 times NaN is NaN.
     """
     experts = tl.arange(0, EXPERTS)
     sizes = tl.load(sizes_ptr + experts.to(tl.int64) * stride_s, mask=experts < E, other=0)
@@ -105,7 +106,7 @@ def grouped_matmul_grad(
         set_blocks({"x_desc": x_desc, "dy_desc": dy_desc, **constants})
         processors = 2
     else:
-        processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+        processors = multiprocessors(x)
 
     def grid(tile: dict[str, int]) -> tuple[int]:
         return persistent_grid(E * triton.cdiv(K, tile["BLOCK_K"]) * triton.cdiv(N, tile["BLOCK_N"]), processors)

@@ -1,11 +1,11 @@
 """Attention over a cache in pages, in Triton: a program follows its sequence's table, a block of keys at a time."""
 
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float, Int32
 from torch import Tensor
 
+from triton_kernels._common.codes import check_float8
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.caches import check_paged_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
@@ -119,14 +119,14 @@ def paged_attention(
 
 
 def scales_or(q: Tensor, scale_k: Tensor | None, scale_v: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The scales, or q in their place, which is then not read."""
+    """The scales; without scales q twice, which the kernel then does not read."""
     return (q, q) if scale_k is None or scale_v is None else (scale_k, scale_v)
 
 
 def check_limits(q: Tensor, H_kv: int, sm_scale: float | None, *, scaled: bool) -> None:
     """Raises NotImplementedError for cases that the kernels do not cover. scaled: the pages are float8."""
-    if scaled and q.is_cuda and not INTERPRET and torch.cuda.get_device_capability(q.device) < (8, 9):
-        raise NotImplementedError("paged_attention: float8 needs a GPU of compute capability 8.9 or newer")
+    if scaled:
+        check_float8("paged_attention", q)
     S_q, H, D = q.shape[1:]
     check_head(D, HEAD_DIMS, sm_scale, "paged_attention")
     rows = S_q * (H // H_kv) if H_kv else 0

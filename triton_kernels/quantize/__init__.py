@@ -6,7 +6,7 @@ import triton.language as tl
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from triton_kernels._common.codes import check_float8, code_of, scale_of, sizes_of, store_tile, tile
+from triton_kernels._common.codes import check_float8, code_of, magnitudes_of, scale_of, store_tile, tile
 from triton_kernels._runtime.contract import LARGEST_CODE, check_quantize
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
@@ -42,7 +42,7 @@ def long_rows_kernel(
     for start in range(0, N, BLOCK_N):
         offs = start + offs_n
         x = tl.load(x_ptr + offs * stride_xn, mask=offs < N, other=0.0, eviction_policy="evict_last").to(tl.float32)
-        sizes = tl.maximum(sizes, sizes_of(x))
+        sizes = tl.maximum(sizes, magnitudes_of(x))
     scale = scale_of(tl.max(sizes, 0), LARGEST)
     tl.store(scales_ptr + row, scale)
     inverse = 1.0 / scale

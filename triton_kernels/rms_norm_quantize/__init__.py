@@ -1,4 +1,4 @@
-"""Rows over their root mean square as codes of 8 bits in Triton: a kernel for the rows' factors, then one for codes."""
+"""Rows over their root mean square as codes of 8 bits in Triton: a kernel for the rows' factors, one for the codes."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from triton_kernels._common.codes import check_float8, code_of, scale_of, sizes_of, store_tile, tile
+from triton_kernels._common.codes import check_float8, code_of, magnitudes_of, scale_of, store_tile, tile
 from triton_kernels._common.rows import blocks
 from triton_kernels._runtime.contract import LARGEST_CODE, check_codes, check_norm
 from triton_kernels._runtime.interpreter import empty_output, finished_output
@@ -69,7 +69,7 @@ def long_rows_kernel(
     for start in range(0, N, BLOCK_N):
         offs = start + offs_n
         y = normed(x_ptr + offs * stride_xn, weight_ptr + offs * stride_w, factor, offs < N, offs < N)
-        sizes = tl.maximum(sizes, sizes_of(tl.where(offs < N, y, 0.0)))
+        sizes = tl.maximum(sizes, magnitudes_of(tl.where(offs < N, y, 0.0)))
     scale = scale_of(tl.max(sizes, 0), LARGEST)
     tl.store(scales_ptr + row, scale)
     inverse = 1.0 / scale

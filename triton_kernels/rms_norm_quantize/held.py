@@ -6,7 +6,7 @@ import triton.language as tl
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from triton_kernels._common.codes import check_float8, code_of, scale_of, sizes_of
+from triton_kernels._common.codes import check_float8, code_of, magnitudes_of, scale_of
 from triton_kernels._common.rows import LONGEST, blocks
 from triton_kernels._runtime.contract import LARGEST_CODE, check_codes, check_norm
 from triton_kernels._runtime.interpreter import empty_output, finished_output
@@ -29,7 +29,7 @@ def held_rows_kernel(
     factor = tl.rsqrt(tl.sum(x * x, 1) / N + eps)[:, None]
     weight = tl.load(weight_ptr + offs_n * stride_w, mask=offs_n < N, other=0.0).to(tl.float32)
     y = tl.reshape(tl.where(mask, x * factor * weight, 0.0), (BLOCK_M, GROUPS, COLUMNS))
-    scale = scale_of(tl.max(sizes_of(y), 2), LARGEST)
+    scale = scale_of(tl.max(magnitudes_of(y), 2), LARGEST)
     groups = tl.arange(0, GROUPS)[None, :]
     tl.store(scales_ptr + offs_m * G + groups, scale, mask=(offs_m < M) & (groups < G))
     codes = tl.reshape(code_of(y, (1.0 / scale)[:, :, None], LARGEST), (BLOCK_M, BLOCK_N))

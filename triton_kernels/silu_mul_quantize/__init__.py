@@ -1,4 +1,4 @@
-"""The product of a gated linear unit as codes of 8 bits in Triton: quantize of a product that no kernel stores."""
+"""The product of a gated linear unit as codes of 8 bits in Triton: quantizes the product without storing it."""
 
 import torch
 import triton
@@ -7,7 +7,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from triton_kernels._common.activation import gate_of
-from triton_kernels._common.codes import check_float8, code_of, scale_of, sizes_of, store_tile, tile
+from triton_kernels._common.codes import check_float8, code_of, magnitudes_of, scale_of, store_tile, tile
 from triton_kernels._runtime.contract import LARGEST_CODE, check_codes, check_gated
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
@@ -52,7 +52,7 @@ def long_rows_kernel(
     sizes = tl.zeros((BLOCK_N,), tl.int32)
     for start in range(0, N, BLOCK_N):
         offs = start + offs_n
-        sizes = tl.maximum(sizes, sizes_of(product(a_ptr + offs * stride_an, b_ptr + offs * stride_bn, offs < N)))
+        sizes = tl.maximum(sizes, magnitudes_of(product(a_ptr + offs * stride_an, b_ptr + offs * stride_bn, offs < N)))
     scale = scale_of(tl.max(sizes, 0), LARGEST)
     tl.store(scales_ptr + row, scale)
     inverse = 1.0 / scale

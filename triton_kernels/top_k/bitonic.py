@@ -1,8 +1,8 @@
 """The k largest numbers of each row in Triton: adds bitonic sorting of blocks, and several programs for a long row.
 
 A program keeps the largest keys of its part of the row in descending order. It sorts the largest of a block with
-`tl.topk` and merges both: of a descending and an ascending list of equal length, the larger of each pair are the
-largest of both. A block without a key above the least that is kept is skipped.
+`tl.topk` and merges both lists: if one is reversed, the larger elements of each pair are the largest of both lists. A
+block is skipped if none of its keys is above the smallest key that is kept.
 
 Source: A. Shanbhag, H. Pirk, S. Madden, "Efficient Top-K Query Processing on GPUs", SIGMOD 2018 (bitonic top-k).
 """

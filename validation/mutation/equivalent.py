@@ -28,10 +28,10 @@ INFINITE_SCALES = "infinite scales are not specified: the result depends on the 
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
-ONE_NUMBER = "a query of one number, in all"
+ONE_NUMBER = "only a q with one element in all shows it"
 NO_COLUMN = "a target that is no column: no family has one"
 ANY_BLOCK = "any number of columns in a block is right"
-ONE_BLOCK = "the line has a block of at least 8,192 columns: all columns of a telling case"
+ONE_BLOCK = "a block has at least 8,192 columns, which are all columns of a telling case"
 EXACT = "a code of 8 bits is exact in bfloat16"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from suite.cluster import host_main
+from suite.cluster.device_plugin import DevicePlugin
 from suite.cluster.messages import Finished, Setup, Task
-from suite.cluster.station import Station
 from suite.results.row import Row
 
 CASE_S = 0.5
@@ -23,7 +23,7 @@ PIDS = "KERNEL_SUITE_SIMULATED_PIDS"
 """The environment variable with the folder in which each worker notes its process."""
 
 
-class Simulated(Station):
+class Simulated(DevicePlugin):
     """A device whose tasks sleep and return synthetic rows."""
 
     def setup(self, worker: object) -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     from validation.simulation.host import Simulated as Importable  # a worker imports it by this name
 
     address, workers = sys.argv[1:]
-    host_main.Station = Importable
+    host_main.DevicePlugin = Importable
     asyncio.run(host_main.join(address, int(workers), "127.0.0.1"))
 
 

@@ -13,7 +13,7 @@ from suite.processes import tree
 from suite.processes.child import KILL_S, Child, spawn
 
 
-class Lane(Child):
+class DeviceProcess(Child):
     """A process with this `environment`, which sees one device. Raises `WorkerDiedError` if it cannot be started."""
 
     def __init__(self, setup: Setup, environment: Mapping[str, str]) -> None:
@@ -26,7 +26,7 @@ class Lane(Child):
         self._partial = b""
         self._started: set[int] = set()
         try:
-            start = spawn("suite.cluster.lane_main", setup.options.device, environment)
+            start = spawn("suite.cluster.device_main", setup.options.device, environment)
             super().__init__(start, {"--tasks": tasks, "--events": events})
         except BaseException:
             os.close(self._tasks)

@@ -1,4 +1,4 @@
-"""Inside a process that takes cases for one device: `python -m suite.cluster.lane_main`."""
+"""Inside a process that takes cases for one device: `python -m suite.cluster.device_main`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(tasks: int, events: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Internal: started by suite/cluster/lane.py.")
+    parser = argparse.ArgumentParser(description="Internal: started by suite/cluster/device_process.py.")
     parser.add_argument("--device", required=True)
     for name in ("--tasks", "--events", "--stacks", "--lifeline"):
         parser.add_argument(name, type=int, required=True)

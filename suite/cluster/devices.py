@@ -19,7 +19,7 @@ def alike(device: Device) -> list[int]:
     return [facts["index"] for facts in hardware.devices() if facts["name"] == device.name]
 
 
-def count(text: str | None, device: Device) -> int:
+def device_count(text: str | None, device: Device) -> int:
     """The number of devices that `--gpus text` names: processes on a CPU. Raises `UsageError` if there are fewer."""
     if text is None:
         return 1
@@ -42,10 +42,10 @@ def environments(device: Device, devices: int) -> Sequence[dict[str, str]]:
     return [{**os.environ, **order, "CUDA_VISIBLE_DEVICES": uuid} for uuid in uuids]
 
 
-def of_this_host(most: int | None) -> list[tuple[str, dict[str, str]]]:
-    """The device's model and the environment of a process for each visible GPU, at most `most`; None: all.
+def on_this_host(most: int | None) -> list[tuple[str, dict[str, str]]]:
+    """The model of the device, and the environment of a process, for each visible GPU: at most `most`; None means all.
 
-    Without a GPU: of `most` processes on the CPU; None: of one.
+    Without a GPU, for `most` processes on the CPU; None means one.
     """
     gpus = hardware.devices()
     if not gpus:
