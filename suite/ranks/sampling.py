@@ -43,6 +43,11 @@ MAX_ROUNDS = 200
 JUDGED_ROUNDS = 3
 """Rounds of which the results are kept and judged."""
 GATE = "gate"
+DELAY_SHARE = 1.5
+"""Delay of the gates relative to the longest time of a call: the host has queued the call when its work begins.
+
+Otherwise kernels that wait for another rank would wait for its host.
+"""
 
 
 @dataclass(frozen=True)
@@ -158,8 +163,9 @@ class Rounds:
 
     def _make_gates(self) -> None:
         """Make the gates of all frameworks. Their own set-up is over before a recorder starts."""
+        delay_us = DELAY_SHARE * max(record.latency_us or 0.0 for record in self.records.values())
         for adapter in {call.adapter.name: call.adapter for call in self.calls}.values():
-            gate = (lambda: None) if self.target.on_host else adapter.gate(self.problem.device)
+            gate = (lambda: None) if self.target.on_host else adapter.gate(self.problem.device, delay_us)
             self._gates[adapter.name] = gate, 0
         self.target.synchronize()
 

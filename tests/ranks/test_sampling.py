@@ -62,7 +62,7 @@ class Device:
 
     evict = launch
 
-    def gate(self, device: object) -> Callable[[], object]:
+    def gate(self, device: object, delay_us: float) -> Callable[[], object]:
         self.launch()  # a gate has memory of its own
         return self.launch
 
