@@ -25,7 +25,7 @@ LEAST, LEAST_CUDA = 100, 20
 
 @cache
 def problems(operation: str, dtype: str) -> Problems:
-    """The telling cases of an operation in one dtype, and whole tiles of a product, for all kernels of the operation."""
+    """The telling cases of an operation in one dtype, and whole tiles of a product, the same for all its kernels."""
     op = ops.get(operation)
     cases = op.telling_cases(dtype, "ieee", first=True)
     if op.is_square:
