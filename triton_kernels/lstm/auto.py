@@ -6,8 +6,8 @@ from torch import Tensor
 
 from triton_kernels._runtime.contract import check_lstm
 from triton_kernels._runtime.launch import kept
-from triton_kernels.lstm import Sequence, State, run_steps
 from triton_kernels._runtime.layers import each_layer, layers_config
+from triton_kernels.lstm import Sequence, State, run_steps
 from triton_kernels.lstm.persistent import fits, run_together
 from triton_kernels.matmul import auto
 
