@@ -109,10 +109,8 @@ class ExternalImplementation(Implementation):
         operands that an option adds, or for an option that does not have its default."""
         function = self.function()
         op = ops.operation(case)
-        arguments, plain = (
-            self.accepted(function, op.arguments(case)),
-            len(op.operands(case)) - added_operands(op, case),
-        )
+        arguments, added = self.accepted(function, op.arguments(case)), added_operands(op, case)
+        plain = len(op.operands(case)) - added
         lacking = self._defaults().keys() & missing_options(function, arguments)
         rest = {name: value for name, value in arguments.items() if name not in lacking}
         if not missing_parameters(function, inputs, rest):
@@ -120,7 +118,7 @@ class ExternalImplementation(Implementation):
                 given = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(lacking))
                 raise NotImplementedError(f"has no parameter for {given}: {signature(op)}")
         elif not missing_parameters(function, plain, rest):
-            kind = ", ".join((case.dtype, *(f"{name}={value}" for name, value in case.options)))
+            kind = ", ".join(f"{name}={value}" for name, value in case.options) if added else case.dtype
             raise NotImplementedError(f"takes {plain} arrays, and a case of {kind} has {inputs}: {signature(op)}")
         return function
 
