@@ -23,6 +23,7 @@ KERNELS = (
     *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
     *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
     *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
+    *("int4_matmul/few.cu",),
     *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "matmul/skinny.cuh", "matmul/wgmma.cuh"),
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
@@ -51,7 +52,12 @@ def hopper_sources() -> Path:
 def emulated(monkeypatch: pytest.MonkeyPatch, hopper_sources: Path) -> None:
     """Launches of these kernels for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
     launch = build.launch
-    monkeypatch.setattr(build, "launch", lambda name, *args: launch(hopper_sources / f"{name}.cu", *args))
+
+    def launch_emulated(name: str, *args: Any) -> None:
+        source = f"{name}.cu"
+        launch(hopper_sources / source if source in KERNELS else name, *args)
+
+    monkeypatch.setattr(build, "launch", launch_emulated)
 
 
 @pytest.fixture
