@@ -1,7 +1,7 @@
 // out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])), for at most
 // 32 rows
 //
-// requires: sm_90a
+// requires: sm_90
 //
 // Bound by reading the weights: each is read once, 16 bytes (32 codes) of a row by a thread, and the next groups are
 // loaded while one is multiplied.

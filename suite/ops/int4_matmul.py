@@ -58,12 +58,15 @@ def product(x: torch.Tensor, w: torch.Tensor, case: Case) -> tuple[torch.Tensor,
     """Return a block of Y and its bound, float64. x: (rows, K) in the case's dtype. w: (columns, K) float64.
 
     A kernel may round each weight to the dtype once, to nearest. That changes y by x (rounded(w) - w), which is known.
+    The result is then rounded where y and its error lie.
     """
     x, rounded = x.double(), w.to(x.dtype).double()
     value = x @ w.mT
     spread_squared, equal = x.square() @ w.square().mT, repeats_of_products(x, w.mT)
-    bound = matmul_limit(value, spread_squared, w.shape[1], case["M"] * case["N"], case.dtype, "ieee", equal)
-    return value, bound.add_((x @ rounded.sub_(w).mT).abs_(), alpha=MARGIN)
+    of_rounding = (x @ rounded.sub_(w).mT).abs_()
+    size, count = value.abs().add_(of_rounding), case["M"] * case["N"]
+    bound = matmul_limit(size, spread_squared, w.shape[1], count, case.dtype, "ieee", equal)
+    return value, bound.add_(of_rounding, alpha=MARGIN)
 
 
 def codes_between(low: int, high: int, shape: Shape, source: torch.Generator) -> torch.Tensor:
@@ -251,7 +254,7 @@ class Int4Matmul(Operation):
         """Count float64 arrays of all weights, of x, and of a block of results."""
         m, n, k = case.shape
         rows = min(m, blocks.rows_per_block(n))
-        return 8 * (5 * k * n + 3 * rows * k) + blocks.block_bytes((m, n), arrays=12)
+        return 8 * (5 * k * n + 3 * rows * k) + blocks.block_bytes((m, n), arrays=14)
 
 
 OP = Int4Matmul()
