@@ -54,15 +54,18 @@ def dequantized(weight: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | 
     return (unpacked(weight, k).double() - middle) * of_terms(scale, k).double()
 
 
-def product(x: torch.Tensor, w: torch.Tensor, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a block of Y and its bound, float64. x: (rows, K) in the case's dtype. w: (columns, K) float64.
+def product(
+    x: torch.Tensor, w: torch.Tensor, case: Case, equal: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a block of Y and its bound, float64. x: (rows, K) in the case's dtype. w: (columns, K) float64. equal: how
+    many terms of each sum are equal; None if all differ.
 
     A kernel may round each weight to the dtype once, to nearest. That changes y by x (rounded(w) - w), which is known.
     The result is then rounded where y and its error lie.
     """
     x, rounded = x.double(), w.to(x.dtype).double()
     value = x @ w.mT
-    spread_squared, equal = x.square() @ w.square().mT, repeats_of_products(x, w.mT)
+    spread_squared = x.square() @ w.square().mT
     of_rounding = (x @ rounded.sub_(w).mT).abs_()
     size, count = value.abs().add_(of_rounding), case["M"] * case["N"]
     bound = matmul_limit(size, spread_squared, w.shape[1], count, case.dtype, "ieee", equal)
@@ -239,7 +242,8 @@ class Int4Matmul(Operation):
         x, weight, scale, *zero = inputs
         w = dequantized(weight, scale, zero[0] if zero else None, k)
         for rows, columns in blocks.blocks((m, n)):
-            value, bound = product(x[rows], w[columns], case)
+            equal = repeats_of_products(x[rows].double(), w[columns].mT)
+            value, bound = product(x[rows], w[columns], case, equal)
             yield Truth((rows, columns), value, bound)
             del value, bound
 
