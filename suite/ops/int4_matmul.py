@@ -97,8 +97,12 @@ def quarters(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 def uneven_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Scales of groups are from 2^-10 to 1; in bfloat16 those of every second row lie below the range of float16."""
     x, weight = numbers.normals(shapes[0], case, source), codes_between(0, 15, shapes[1], source)
-    return (x, weight, drawn_scales(shapes[2], case, source, (-10, 0)), *drawn_zeros(shapes, case, source))
+    scale = drawn_scales(shapes[2], case, source, (-10, 0))
+    if case.dtype == "bfloat16":
+        scale[1::2] *= 2.0**-30
+    return (x, weight, scale, *drawn_zeros(shapes, case, source))
 
 
 def some_zero_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -157,6 +161,7 @@ class Int4Matmul(Operation):
         TellingCase("last_group", (40, 72, 129), options={"zeros": True}),
         TellingCase("many_groups", (3, 2, 8_341), options={"zeros": True}),
         TellingCase("many_columns", (2, 8_341, 3)),
+        TellingCase("1024_groups", (2, 2, 131_072), first=False),
     )
     large = (
         TellingCase("large", (40, 72, 16_392)),

@@ -66,10 +66,10 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> trit
 
 
 CONFIGS = [
-    _config(128, 128, 8, 3),
-    _config(64, 128, 4, 3),
-    _config(64, 64, 4, 4),
-    _config(16, 128, 4, 4),
+    _config(128, 64, 8, 3),
+    _config(64, 64, 8, 4),
+    _config(32, 64, 4, 5),
+    _config(16, 128, 8, 4),
     _config(16, 64, 4, 5),
     _config(16, 32, 4, 6),
 ]
