@@ -26,6 +26,8 @@ constexpr int STEP = 64, STEPS = 4;  // k of a stage of x, and stages of x in on
 template <int ROWS_, int STAGES_>
 struct Int4Config {
     static constexpr int ROWS = ROWS_, STAGES = STAGES_, CODE_STAGES = 2, GROUP_M = 8;
+    // From 3 x 168 of a launch to 40 for the producer and 2 x 232. A launch with fewer would wait for them forever.
+    static constexpr bool MOVES_REGISTERS = ROWS == 256;
     static constexpr int X_BYTES = ROWS * ROW_BYTES, CODE_BYTES = COLUMNS * ROW_BYTES;
     static constexpr int CODES = STAGES * X_BYTES, BOXES = CODES + CODE_STAGES * CODE_BYTES;
     static constexpr int X_FULL = BOXES + CONSUMERS * BOX_BYTES, X_EMPTY = X_FULL + STAGES * MBARRIER_BYTES;
@@ -226,11 +228,11 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
 
     if (consumer == CONSUMERS) {
-        setmaxnreg_dec<40>();
+        if constexpr (C::MOVES_REGISTERS) setmaxnreg_dec<40>();
         if (threadIdx.x == PRODUCER) load_tiles<C>(maps, tiles, shared, steps);
         return;
     }
-    setmaxnreg_inc<232>();
+    if constexpr (C::MOVES_REGISTERS) setmaxnreg_inc<232>();
     const int box = C::BOXES + consumer * BOX_BYTES;
     Consumer<C> stages{shared, thread};
     for (int index = blockIdx.x; index < tiles.count(); index += gridDim.x) {
