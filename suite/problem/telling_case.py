@@ -110,7 +110,7 @@ def _covering_set(op: Declared) -> Iterator[TellingCase]:
     from suite.problem import layouts
 
     sizes = dict(op.covered_sizes())
-    options = {option.name: option.values for option in op.options}
+    options = {option.name: option.values for option in op.options if not option.beyond}
     arguments = [name for name, family in op.families.items() if family.arguments]
     placed = layouts.rotations(_axes(op))
     factors: dict[str, Sequence[Any]] = {**sizes, **options, "": ("normal", *arguments), "/": ("normal", *placed)}
@@ -238,7 +238,9 @@ def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingC
     """
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
     shapes = [op.shape_of_sizes({**_small(op), **each}) for each in long]
-    choices: list[dict[str, Any]] = [{option.name: value} for option in op.options for value in option.values[1:]]
+    choices: list[dict[str, Any]] = [
+        {option.name: value} for option in op.options if not option.beyond for value in option.values[1:]
+    ]
     for chosen in ({}, *choices):
         costs = {shape: found for shape in shapes if (found := _cost(op, shape, chosen, FEW)) is not None}
         alike = [each for each in others if chosen.items() <= each.options.items()]
