@@ -113,12 +113,12 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     if (key >= x.B * x.H_kv * x.S_k) return;
     const int64_t j = key % x.S_k, h_kv = key / x.S_k % x.H_kv, b = key / x.S_k / x.H_kv, group = x.H / x.H_kv;
     const int64_t first = x.causal ? max(int64_t(0), j + x.S_q - x.S_k) : 0;  // the first query that sees the key
-    const int64_t end = WINDOW ? min(x.S_q, j + x.S_q - x.S_k + x.window) : x.S_q;  // the first that no longer does
+    const int64_t beyond = j + x.S_q - x.S_k + x.window;                        // the first that no longer does
     float k_row[COLUMNS], v_row[COLUMNS], sum_k[COLUMNS] = {}, sum_v[COLUMNS] = {};
     load_row(k_row, k + b * x.k.batch + h_kv * x.k.head + j * x.k.row, x.D);
     load_row(v_row, v + b * x.v.batch + h_kv * x.v.head + j * x.v.row, x.D);
     for (int64_t h = h_kv * group; h < (h_kv + 1) * group; ++h) {
-        for (int64_t i = first; i < end; ++i) {
+        for (int64_t i = first; i < (WINDOW ? min(x.S_q, beyond) : x.S_q); ++i) {
             const T* q_i = q + b * x.q.batch + h * x.q.head + i * x.q.row;
             const T* do_i = d_out + b * x.o.batch + h * x.o.head + i * x.o.row;
             const int64_t query = (b * x.H + h) * x.S_q + i;

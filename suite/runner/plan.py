@@ -132,6 +132,8 @@ def _check_options(selection: Selection, chosen: Sequence[Operation]) -> None:
             near = did_you_mean(name, [option.name for op in chosen for option in op.options])
             raise UsageError(f"{flag} is not an option of {' '.join(op.name for op in chosen)}{near}")
         others = [value for value in values if not any(option.accepts(value) for option in declared)]
+        if others and declared[0].integers:
+            raise UsageError(f"--{name}: {others[0]!r} is none of {declared[0].valid}")
         _check_known(f"--{name}", others, sorted({value for option in declared for value in option.values}))
 
 
