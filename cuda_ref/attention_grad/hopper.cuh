@@ -65,7 +65,7 @@ __device__ __forceinline__ int first_block_of(const Problem& problem, int tile, 
 
 struct Work {
     int block, head, batch;  // block of keys; part of a key head; its batch entry
-    int first, end;          // tiles of queries
+    int first, end;          // tiles of queries; without a window the end is that of the problem
 };
 
 // Work number `ticket`. Groups of heads come one after the other. Within a group the first keys of all heads come
@@ -82,12 +82,12 @@ __device__ __forceinline__ Work work_at(const Problem& problem, int ticket, int 
 
 // Calls f(step, query head over all batch entries, tile) for all tiles of queries that see the block of keys, from the
 // last to the first, for all heads of the group in turn.
-template <typename F>
+template <bool WINDOW, typename F>
 __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
     const int first_head = work.batch * problem.H + work.head * problem.G;
     int step = 0;
 #pragma unroll 1
-    for (int tile = work.end - 1; tile >= work.first; --tile) {
+    for (int tile = (WINDOW ? work.end : problem.tiles) - 1; tile >= work.first; --tile) {
 #pragma unroll 1
         for (int head = first_head; head < first_head + problem.G; ++head, ++step) f(step, head, tile);
     }

@@ -43,12 +43,12 @@ __device__ __forceinline__ void load_kept(const CUtensorMap* map, const Problem&
 }
 
 // Copies tiles of queries, or of do, and one number per query. The stages of the three begin at `shared`.
-template <typename P>
+template <typename P, bool WINDOW>
 __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* numbers, const Problem& problem,
                                            const Work& work, uint32_t to, uint32_t numbers_to, uint32_t full,
                                            uint32_t empty) {
     PipelineState<STAGES> at;
-    for_each_tile(problem, work, [&](int, int head, int tile) {
+    for_each_tile<WINDOW>(problem, work, [&](int, int head, int tile) {
         const uint32_t barrier = full + at.stage * MBARRIER_BYTES;
         mbarrier_wait_parity(empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
         load_rows<P::BLOCK_M, P::D>(to + at.stage * P::TILE_BYTES, map, tile * P::BLOCK_M,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* 
 template <typename P, bool WINDOW>
 __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity,
                                        int window) {
-    for_each_tile(problem, work, [&](int step, int head, int tile) {
+    for_each_tile<WINDOW>(problem, work, [&](int step, int head, int tile) {
         if (step % 2 != parity) return;
         const int64_t at = int64_t(head) * problem.tiles + tile;
         float* const sums = problem.dq_sums + at * (P::BLOCK_M * P::D);
@@ -159,8 +159,8 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     wgmma_wait_group<0>();
     warpgroup_fence_operand(scores);
     mbarrier_wait_parity(shared + P::V_FULL, 0);
-    const int steps = problem.G * (work.end - work.first);
-    int tile = work.end - 1, in_group = 0;
+    const int end = WINDOW ? work.end : problem.tiles, steps = problem.G * (end - work.first);
+    int tile = end - 1, in_group = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
@@ -295,11 +295,11 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         const uint32_t empty = shared + P::EMPTY;
         if (threadIdx.x == P::PRODUCER) {
             load_kept<P>(&maps.k, problem, work, shared + P::KEYS, shared + P::K_FULL);
-            load_tiles<P>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
+            load_tiles<P, WINDOW>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
                           empty);
         } else if (threadIdx.x == P::PRODUCER + 32) {
             load_kept<P>(&maps.v, problem, work, shared + P::VALUES, shared + P::V_FULL);
-            load_tiles<P>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
+            load_tiles<P, WINDOW>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
                           shared + P::D_OUT_FULL, empty);
         } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
             add_dq<P, WINDOW>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2, window);
