@@ -158,10 +158,10 @@ def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
     """Return the mask of keys that a query does not see. shift: the own key of query 0."""
-    s_q, s_k = case["S_q"], case["S_k"]
     if not case.option("causal"):
         return None
-    return hidden(range(s_q), range(s_k), s_k - s_q if shift is None else shift, window_of(case), device)
+    shift = case["S_k"] - case["S_q"] if shift is None else shift
+    return hidden(range(case["S_q"]), range(case["S_k"]), shift, window_of(case), device)
 
 
 def _mistakes(case: Case, scale: float) -> Iterator[Mistake]:
@@ -221,19 +221,18 @@ def _replaced(**changes: object) -> Callable[[Head], Head]:
 def _masks(case: Case) -> Iterator[Mistake]:
     if not case.option("causal"):
         return
-    later = case["S_k"] - case["S_q"]
     for text, shift in (
-        ("a query did not see its own key", later - 1),
+        ("a query did not see its own key", (later := case["S_k"] - case["S_q"]) - 1),
         ("a query saw the key after its own", later + 1),
         ("the mask was aligned to the first key", 0),
     ):
-        yield Mistake(text, head=_masked(case, shift))
+        yield Mistake(text, head=partial(_masked, case, shift))
     yield Mistake("there was no mask", head=_replaced(hidden=None))
     yield Mistake("a query that sees no key was 0 / 0", pairs=_not_a_number)
 
 
-def _masked(case: Case, shift: int) -> Callable[[Head], Head]:
-    return lambda head: replace(head, hidden=_mask(case, head.q.device, shift))
+def _masked(case: Case, shift: int, head: Head) -> Head:
+    return replace(head, hidden=_mask(case, head.q.device, shift))
 
 
 def _not_a_number(head: Head, right: Pairs) -> Pairs:
