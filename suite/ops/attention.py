@@ -59,8 +59,7 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
 
 def window_of(case: Case) -> int | None:
     """Return the number of keys that a query of the case sees, up to its own; None without a window."""
-    value = case.option("window")
-    return None if value is None else int(value)
+    return None if (value := case.option("window")) is None else int(value)
 
 
 def rows_truth(
@@ -384,6 +383,12 @@ class Attention(Operation):
     def flops(self, case: Case) -> int:
         """Count two products of 2 D operations for each visible pair."""
         return 4 * case["B"] * case["H"] * case["D"] * self.visible_pairs(case)
+
+    def bytes(self, case: Case) -> int:
+        """Return the least memory traffic. Keys and values before every window are not read."""
+        unseen = first_seen(0, case["S_k"] - case["S_q"], window_of(case)) / max(case["S_k"], 1)
+        read = sum(map(self.family(case.inputs).stored, self.operands(case)[1:3], (1, 2)))
+        return super().bytes(case) - int(read * case.element_bytes * unseen)
 
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]

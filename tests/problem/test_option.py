@@ -59,3 +59,4 @@ def test_visible_pairs_with_a_window_are_counted() -> None:
         seen = [(i, j) for i in range(s_q) for j in range(s_k) if i + s_k - s_q - window < j <= i + s_k - s_q]
         case = op.case((1, 1, 1, s_q, s_k, 64), window=window)
         assert op.flops(case) == 4 * 64 * len(seen)
+        assert op.bytes(case) == 4 * 64 * (2 * s_q + 2 * len({j for _, j in seen}))
