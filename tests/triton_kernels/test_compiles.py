@@ -83,6 +83,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["attention float32 128 causal first", "attention_two_passes bfloat16 128 causal first"],
         *["attention_packed float16 64 first", "attention_packed bfloat16 128 causal"],
         *["attention_packed bfloat16 256 first", "attention_packed float32 128 causal first"],
+        *["attention_packed bfloat16 64 causal window first", "attention_grad bfloat16 64 causal window first"],
         *["paged_attention bfloat16 128", "paged_attention_parts float8_e4m3fn 128"],
         *["attention_parts bfloat16 128 decode", "attention_float8 float8_e4m3fn 128 causal"],
         *["attention_specialized bfloat16 128", "attention_specialized bfloat16 256"],
