@@ -34,6 +34,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "shares.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
+    "layers.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),
     "autograd.py": ("cuda_ref", "triton_kernels"),
 }

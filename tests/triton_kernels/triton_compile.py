@@ -55,7 +55,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
     "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
     "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
-    DTYPE LAYOUT TxExKxN".
+    DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -162,6 +162,13 @@ def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, re
     yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
 
 
+def int4(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = map(int, rest[0].split("x"))
+    groups = empty(N, K // 128, dtype=dtype), empty(N, K // 128, dtype=torch.uint8)
+    weight = empty(N, K // 2, dtype=torch.uint8)
+    yield partial(function, empty(M, K, dtype=dtype), weight, *groups[: 2 if "zeros" in rest else 1])
+
+
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
@@ -245,6 +252,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "rms_norm_quantize": quantize,
     "matmul": matmul,
     "block_scaled_matmul": block_scaled,
+    "int4_matmul": int4,
     "grouped_matmul": grouped,
     "grouped_matmul_grad": grouped,
     "linear_sigmoid": linear,
