@@ -94,7 +94,7 @@ def visible_keys(
 
 @triton.jit
 def keys_in_window(
-    start_m, S_q, S_k, full, end, WINDOW: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+    start_m, S_q, S_k, full, WINDOW: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
     """Returns `first` and `inner`, multiples of BLOCK_N: a tile's rows see no key before `first`, and some rows miss
     keys before `inner`, which is at most `full`; then come keys without a mask. See `visible_keys`."""
