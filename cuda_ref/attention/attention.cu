@@ -44,7 +44,7 @@ __device__ __forceinline__ float over_lanes(float part) {
     return part + __shfl_xor_sync(lanes, part, 2);
 }
 
-// COLUMNS: columns of a lane; D is at most LANES * COLUMNS. WINDOW: queries see only their last keys.
+// COLUMNS: columns of a lane; D is at most LANES * COLUMNS. WINDOW: a query sees at most x.window keys.
 template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* QUERIES, 1)
     attention_naive(const T* q, const T* k, const T* v, T* out, const Problem x) {
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
     k += b * x.k.batch + h_kv * x.k.head;
     v += b * x.v.batch + h_kv * x.v.head;
     out += b * x.out.batch + h * x.out.head + i * x.out.row;
-    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // the query sees the keys before it
-    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // and from it on
+    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // it sees keys from first
+    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // to visible - 1
 
     float q_row[COLUMNS], acc[COLUMNS] = {}, m = -INFINITY, l = 0.0f;
 #pragma unroll
