@@ -134,16 +134,16 @@ class Ledger:
             self._observer.case_finished(self._jobs[number].op, rows)
         self._spread.finish(number, self._devices[number], rows)
 
-    def _end_again(self, number: int, rows: Sequence[Row]) -> None:
+    def _end_again(self, number: int, rows: Sequence[Row], lost: str = "") -> None:
         """Record the rows of a task that timed a case on a further device: none if that device was lost."""
         case = self._again[number]
-        if changed := self._spread.end(case, rows):
+        if changed := self._spread.end(case, rows, lost):
             self._observer.store(self._jobs[case].op, changed)
 
     def lose(self, number: int, where: str, how: str) -> None:
         """Let a task wait again whose process was lost; the third time its rows say so."""
         if number in self._again:
-            return self._end_again(number, ())
+            return self._end_again(number, (), f"its process was lost on {where}: {one_line(how)}")
         if number in self._rows:
             return
         self._lost[number] += 1

@@ -53,10 +53,17 @@ class Spread:
         self._running += 1
         return number, sampled.rows
 
-    def end(self, number: int, again: Sequence[Row]) -> list[Row]:
-        """Record the rows of a case from a further device: none if it was lost. Returns the case's rows that change."""
+    def end(self, number: int, again: Sequence[Row], lost: str = "") -> list[Row]:
+        """Record the rows of a case from a further device: none if it was lost. Returns the case's rows that change.
+
+        lost: the reason, which all rows then tell.
+        """
         self._running -= 1
         sampled = self._sampled[number]
+        if lost:
+            for row in sampled.rows:
+                row.reason = joined_reasons(row.reason, f"not timed on another device: {lost}")
+            return list(sampled.rows)
         there = {row.implementation: row for row in again}
         changed = [row for row in sampled.rows if row.implementation in there]
         for row in changed:
@@ -76,10 +83,10 @@ def _add(row: Row, again: Row, times: list[float]) -> None:
     """Add the result of another device to `row`, in place. A failure there counts, unless it came from outside."""
     if again.killed_from_outside:
         return
-    if again.status is not Status.OK:
-        where = " ".join(filter(None, (again.host, again.gpu)))
-        row.status = again.status
-        row.reason = joined_reasons(row.reason, f"on another device, {where}: {again.reason}")
-    elif again.device_us:
+    if again.status is Status.OK and again.device_us:
         times.append(again.device_us)
         row.gpus, row.gpu_spread = len(times), max(times) / min(times) - 1
+        return
+    where = " ".join(filter(None, (again.host, again.gpu)))
+    row.status = again.status
+    row.reason = joined_reasons(row.reason, f"on another device, {where}: {again.reason or 'it has no time'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable
 from functools import cache, partial
@@ -9,8 +10,8 @@ from typing import Any
 
 AXIS = "ranks"
 HOST = "127.0.0.1"
-DELAY_PRODUCTS, DELAY_SIZE = 24, 2048
-"""Products of the gate, of about 30 us each on an H100."""
+DELAY_SIZE, PRODUCT_US = 2048, 25.0
+"""The gate's products, and the time of one on an H100: about 30 us."""
 
 
 @cache
@@ -50,15 +51,17 @@ def mapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def gate() -> Callable[[], object]:
+def gate(delay_us: float) -> Callable[[], object]:
     """A function that queues products, in whose time the host queues the call, and then a sum of one number of each
     rank."""
     import jax
     import jax.numpy as jnp
 
+    products = math.ceil(delay_us / PRODUCT_US)
+
     def delayed(x: Any, *, group: str) -> Any:
         product = x
-        for _ in range(DELAY_PRODUCTS):
+        for _ in range(products):
             product = product @ x
         return jax.lax.psum(product[:1, 0], group)
 

@@ -25,8 +25,8 @@ from suite.hardware.environment import package_version
 LATE_CYCLES = 10_000_000
 """Delay of `late_inputs` in GPU cycles: 5 to 7 ms, longer than a launcher takes to launch its kernels."""
 
-GATE_CYCLES = 1_500_000
-"""Delay of `gate` in GPU cycles, about 0.8 ms: a launcher has queued its kernels by then."""
+CYCLES_PER_US = 2000
+"""GPU cycles of a delay: a GPU of less than 2 GHz waits longer."""
 
 
 class Adapter(ABC):
@@ -167,8 +167,11 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{self.name} has no operations over several processes")
 
-    def gate(self, device: torch.device) -> Callable[[], object]:
-        """A function that queues a wait for the devices of all ranks, in front of the work of later calls."""
+    def gate(self, device: torch.device, delay_us: float) -> Callable[[], object]:
+        """A function that queues a wait for the devices of all ranks, in front of the work of later calls.
+
+        The wait takes at least about `delay_us`, in which the host queues the call behind it.
+        """
         raise NotImplementedError(f"{self.name} has no operations over several processes")
 
     def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
@@ -305,15 +308,15 @@ class TorchAdapter(Adapter):
 
         return partial(function, group=dist.group.WORLD)
 
-    def gate(self, device: torch.device) -> Callable[[], object]:
-        """The wait is an all-reduce of one number by NCCL, after a delay in which the host queues the call."""
+    def gate(self, device: torch.device, delay_us: float) -> Callable[[], object]:
+        """The wait is an all-reduce of one number by NCCL, after the delay."""
         import torch
         import torch.distributed as dist
 
         token = torch.zeros(1, device=device)
 
         def wait_for_all() -> None:
-            torch.cuda._sleep(GATE_CYCLES)
+            torch.cuda._sleep(round(CYCLES_PER_US * delay_us))
             dist.all_reduce(token)
 
         return wait_for_all

@@ -175,11 +175,11 @@ class Jax(Adapter):
 
         return _jax_ranks.mapped(function)
 
-    def gate(self, device: torch.device) -> Callable[[], object]:
+    def gate(self, device: torch.device, delay_us: float) -> Callable[[], object]:
         """The wait is a program that adds one number of each rank: XLA runs the programs of a device in order."""
         from suite.frameworks import _jax_ranks
 
-        return _jax_ranks.gate()
+        return _jax_ranks.gate(delay_us)
 
     def wait(self, result: Any) -> None:
         import jax

@@ -43,6 +43,11 @@ MAX_ROUNDS = 200
 JUDGED_ROUNDS = 3
 """Rounds of which the results are kept and judged."""
 GATE = "gate"
+DELAY_SHARE = 1.5
+"""Delay of the gates relative to the longest time of a call: the host has queued the call when its work begins.
+
+Otherwise kernels that wait for another rank would wait for its host.
+"""
 
 
 @dataclass(frozen=True)
@@ -130,8 +135,7 @@ class Rounds:
         found = []
         for _ in range(LATENCIES):
             self.on_progress(call.name)
-            self._change(self.random.getrandbits(62))
-            self._prepare(call)
+            self._prepare(call, partial(self._change, self.random.getrandbits(62)))
             begin = perf_counter()
             call.run()
             found.append(group.largest(perf_counter() - begin) * 1e6)
@@ -139,6 +143,7 @@ class Rounds:
 
     def sample_all(self) -> str:
         """Take the samples of all calls. Returns the reason if the recorder is not CUPTI's or there is none."""
+        self._make_gates()
         recorder = self.target.recorder()
         problem = ""
         try:
@@ -156,18 +161,21 @@ class Rounds:
             recorder.stop()
         return "on a CPU the wall time of a call is its device time" if self.target.on_host else ""
 
+    def _make_gates(self) -> None:
+        """Make the gates of all frameworks. Their own set-up is over before a recorder starts."""
+        delay_us = DELAY_SHARE * max(record.latency_us or 0.0 for record in self.records.values())
+        for adapter in {call.adapter.name: call.adapter for call in self.calls}.values():
+            gate = (lambda: None) if self.target.on_host else adapter.gate(self.problem.device, delay_us)
+            self._gates[adapter.name] = gate, 0
+        self.target.synchronize()
+
     def _count_gates(self, recorder: Recorder) -> None:
-        for call in self.calls:
-            adapter = call.adapter
-            if adapter.name in self._gates:
-                continue
-            if self.target.on_host:
-                self._gates[adapter.name] = (lambda: None), 0
-                continue
-            gate = adapter.gate(self.problem.device)
+        if self.target.on_host:
+            return
+        for name, (gate, _) in self._gates.items():
             for _ in range(3):
                 recorder.sample(GATE, group.meet, partial(_pass, gate))
-            self._gates[adapter.name] = gate, len(recorder.collect()[-1].activities or ())
+            self._gates[name] = gate, len(recorder.collect()[-1].activities or ())
 
     def _rounds(self, recorder: Recorder) -> None:
         """Sample in batches of rounds, until the intervals of all calls are narrow or the time is spent."""
@@ -191,9 +199,9 @@ class Rounds:
 
     def _round(self, recorder: Recorder, *, keep: bool) -> None:
         seed = self.random.getrandbits(62)
-        self._change(seed)
         if keep:
             self.kept.append(Kept(seed))
+        change: Callable[[], None] = partial(self._change, seed)
         for call in self.random.sample(self.calls, len(self.calls)):
             self.on_progress(call.name)
             gate, _ = self._gates[call.adapter.name]
@@ -203,12 +211,17 @@ class Rounds:
                 gate()
                 into.append(call.run())
 
-            recorder.sample(call.name, lambda call=call: self._prepare(call), run)  # type: ignore[misc]
+            recorder.sample(call.name, partial(self._prepare, call, change), run)
+            change = _nothing
             if keep and not call.is_part:
                 self._keep(call, results[0])
 
-    def _prepare(self, call: RankedCall) -> None:
-        """Bring the cache into the state that samples begin with, and wait for the other ranks."""
+    def _prepare(self, call: RankedCall, change: Callable[[], None]) -> None:
+        """Give the inputs new values, bring the cache into the state that samples begin with, and wait for the others.
+
+        `change` is part of the preparation, since a recorder refuses work that lies outside its samples.
+        """
+        change()
         if self.request.cache == "cold":
             self.target.evict()
         else:
@@ -266,6 +279,10 @@ class Rounds:
 
 def _pass(gate: Callable[[], object]) -> None:
     gate()
+
+
+def _nothing() -> None:
+    """The inputs keep their values."""
 
 
 def _after(activities: Sequence[Activity], gate: int) -> list[Activity]:

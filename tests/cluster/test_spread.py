@@ -104,6 +104,9 @@ def test_the_number_of_further_times_is_a_share_of_the_cases(devices: int, cases
 def test_a_device_that_is_lost_while_it_times_a_case_again_costs_nothing_but_its_time() -> None:
     run = Simulated(["a", "b", "c"])
     rows = run.run(lost=["b"])
+    assert [row.reason for row in rows if row.reason] == [
+        "not timed on another device: its process was lost on b: it is gone"
+    ] * 2
     assert {row.gpus for row in rows if row.case == "N=1"} == {2}
     assert {row.status for row in rows} == {Status.OK}
 

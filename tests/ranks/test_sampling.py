@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from suite import ops
 from suite.problem.ranked import seed_of
-from suite.ranks.sampling import busy_us
+from suite.ranks import group
+from suite.ranks.sampling import BATCH, RankedCall, Rounds, busy_us
 from suite.results.rates import rates
 from suite.results.row import Row
 from suite.timing.intervals import Activity
@@ -40,3 +45,74 @@ def test_the_limit_is_nvlinks_rate_and_bus_bandwidth_counts_what_a_rank_sends() 
     assert found["limit"] == "NVLink (datasheet)"
     assert found["of_limit"] == pytest.approx(2**28 / 450e3 / 1000)
     assert "of_limit" not in rates(row, op, case, "NVIDIA L4")
+
+
+class Device:
+    """A device that counts the work that it is given. It is the target, the recorder and the gate's framework."""
+
+    name, on_host, type = "strict", False, "cuda"
+
+    def __init__(self) -> None:
+        self.work = self.allowed = self.taken = 0
+        self.recording = False
+        self.names: list[str] = []
+
+    def launch(self, *_: object) -> None:
+        self.work += 1
+
+    evict = launch
+
+    def gate(self, device: object, delay_us: float) -> Callable[[], object]:
+        self.launch()  # a gate has memory of its own
+        return self.launch
+
+    def start(self) -> None:
+        self.allowed = self.work
+
+    def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
+        if not self.names:
+            assert self.work == self.allowed, "the device worked before the first sample of a batch"
+        prepare()
+        run()
+        self.names.append(name)
+
+    def collect(self) -> list[Sample]:
+        found = [Sample(name, 5.0, [kernel("gate", 0, 1000), kernel(name, 1000, 6000)]) for name in self.names]
+        self.names, self.allowed, self.taken = [], self.work, self.taken + len(found)
+        if found[0].name == "gate":
+            found = [replace_activities(each, 1) for each in found]
+        return found
+
+    def recorder(self) -> Device:
+        return self
+
+    def wait(self, result: object) -> None: ...
+
+    synchronize = stop = state = limits = lambda self: None
+
+
+def replace_activities(sample: Sample, count: int) -> Sample:
+    assert sample.activities is not None
+    return sample._replace(activities=sample.activities[:count])
+
+
+def test_new_inputs_and_gates_are_no_work_outside_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device()
+    monkeypatch.setattr("suite.ranks.sampling.target", lambda _: device)
+    monkeypatch.setattr("suite.ranks.sampling.JUDGED_ROUNDS", 0)
+    monkeypatch.setattr(group, "meet", lambda: None)
+    monkeypatch.setattr(group, "largest", float)
+    monkeypatch.setattr(group, "of_all", lambda value: [value])
+    monkeypatch.setattr(group, "shared_random", lambda: Random(1))
+
+    def draw(seed: int) -> tuple[()]:
+        device.launch()
+        return ()
+
+    problem = SimpleNamespace(device=device, buffers=(), draw=draw)
+    calls = [RankedCall(name, device.launch, cast(Any, device)) for name in ("one", "two")]
+    request = SimpleNamespace(cache="cold", max_noise=0.1, least=SimpleNamespace(time_s=0.0, samples=1))
+    rounds = Rounds(calls, cast(Any, problem), cast(Any, request), lambda name: None)
+    assert rounds.sample_all() == ""
+    assert device.taken > 2 * BATCH
+    assert {name: set(record.device_us) for name, record in rounds.records.items()} == {"one": {5.0}, "two": {5.0}}

@@ -73,6 +73,29 @@ def test_our_fastest_line_is_judged_against_the_fastest_of_torch() -> None:
         row("cuda/auto", 1.0, case, status=Status.WRONG), row("triton", 1.0, "M=7,N=3584,K=4096,ranks=4"),
     ]  # fmt: skip
     (found,) = several_gpus.verdicts(rows)
-    assert (found.problem, found.baseline, found.best) == ("4096 x 14336 x 4096", "torch/symm_fused", "triton")
+    assert found.problem == "4096 x 14336 x 4096"
+    assert (found.baseline.implementation, found.best.implementation) == ("torch/symm_fused", "triton")
     assert (found.ratio, found.aim) == (1.25, 1.35)
     assert "1.35, missed" in several_gpus.table([found])
+
+
+def test_causal_rows_are_not_mixed_with_others() -> None:
+    case = "B=1,H=16,H_kv=16,S=2048,D=128"
+    rows = [
+        replace(row(name, us, f"{case}{causal},ranks=4", vendor=vendor), operation="ring_attention")
+        for causal, factor in (("", 1.0), (",causal", 0.5))
+        for name, us, vendor in (("torch", 100.0 * factor, "NCCL"), ("triton", 80.0, None))
+    ]
+    found = several_gpus.verdicts(rows)
+    assert [(each.problem, each.ratio) for each in found] == [
+        ("S = 8192, 16 heads of 128", 1.25),
+        ("S = 8192, 16 heads of 128, causal", 0.625),
+    ]
+
+
+def test_a_product_and_a_transfer_alone_are_the_limit_of_a_line() -> None:
+    ours = replace(row("triton", 200.0, "M=1024,N=3584,K=4096,ranks=4"), product_us=150.0, communication_us=180.0)
+    vendor = row("torch", 400.0, "M=1024,N=3584,K=4096,ranks=4", vendor="NCCL")
+    (found,) = several_gpus.verdicts([ours, vendor])
+    assert found.of_longer_part == 0.9
+    assert found.cells[-1] == "0.90"

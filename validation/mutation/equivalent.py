@@ -32,6 +32,7 @@ ONE_NUMBER = "only a q with one element in all shows it"
 NO_COLUMN = "a target that is no column: no family has one"
 ANY_BLOCK = "any number of columns in a block is right"
 ONE_BLOCK = "a block has at least 8,192 columns, which are all columns of a telling case"
+EXACT_CODE = "a code of 4 bits is exact in float16"
 EXACT = "a code of 8 bits is exact in bfloat16"
 CLAMPED = "a slice of torch ends at the last row, and the only expert has them all"
 INTEGERS = "an integer is never NaN"
@@ -79,6 +80,8 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
     ("block_scaled_matmul", r"result 0: rounded to bfloat16$", "the result is bfloat16"),
     ("block_scaled_matmul", r"operand [13]: infinities made finite$", INFINITE_SCALES),
+    ("int4_matmul", r"operand 2: infinities made finite$", INFINITE_SCALES),
+    ("int4_matmul", r"int4_matmul: (np.stack|zero.astype).*float16", EXACT_CODE),
     ("linear_cross_entropy", r"operand [01]: infinities made finite", INFINITE_LOGIT),
     ("linear_cross_entropy", r"operand 1: axis 0: wrong if its size is 1$", ONE_COLUMN),
     ("linear_cross_entropy", r"linear_cross_entropy: 0 -> 1 \(2\)", ONE_COLUMN),
