@@ -1,6 +1,7 @@
 """Stochastic arithmetic: each operation of PyTorch returns its result with random roundings.
 
-    with Perturbed(generator, amplification=1.0, precision="ieee"):
+    known = {}                      # shared by the runs of one reference, for speed alone
+    with Perturbed(generator, amplification=1.0, precision="ieee", known=known):
         y = reference(x)            # x is float32: all results are float32 with random roundings
     unrounded(y)                    # y before its last rounding, in float64
 
@@ -13,7 +14,8 @@ exactly, each element gets a random error before it is rounded and stored:
     tf32         the factors of products vary by the unit roundoff of tf32, the product by twice that
 
 Exact results, such as a maximum, a copy or a sum of small integers, stay exact. If the last operation is exact,
-`unrounded` omits the rounding of the operation before it. `amplification` multiplies all errors. Errors of an amplified
+`unrounded` omits the rounding of the operation before it. An operation that was not exact in an earlier run of the same
+reference is taken for inexact, and computed once. `amplification` multiplies all errors. Errors of an amplified
 run, divided by it, also reveal a nearby change of slope, such as that of relu at 0.
 
 Operations that write to their arguments (`add_`, `out=`, writes through views) compute from copies of their operands,
@@ -24,12 +26,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from suite.custom.shadow import forget, is_known, known, remember
 from suite.numerics.bounds import EXP_ULPS
@@ -64,11 +66,26 @@ PRODUCTS = {
 SCANS = frozenset(("cumsum", "cumprod", "logcumsumexp"))
 
 
+@dataclass(frozen=True)
+class Inexact:
+    """An operation that returned one new tensor of `dtype`, the sums of `terms` terms, and was not exact."""
+
+    dtype: torch.dtype
+    terms: int
+
+
+Known = dict[tuple[int, Any], Inexact]
+"""The operations of a run that are inexact, by their place in the run and their function."""
+
+
 class Perturbed(TorchDispatchMode):  # type: ignore[misc]
     """While entered, in this thread, results of floating-point operations have random roundings."""
 
-    def __init__(self, source: torch.Generator, amplification: float, precision: str) -> None:
+    def __init__(
+        self, source: torch.Generator, amplification: float, precision: str, known: Known | None = None
+    ) -> None:
         super().__init__()
+        self._known, self._place = {} if known is None else known, 0
         self._source, self._amplification, self._tf32 = source, amplification, precision == "tf32"
 
     def __torch_dispatch__(
@@ -78,17 +95,21 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         if (parts := _decompositions().get(func)) is not None:
             with self:
                 return parts(*args, **kwargs)
-        if _is_view(func) or torch.Tag.inplace_view in func.tags:
+        if _is_view(func):
             return func(*args, **kwargs)
-        given = [each for each in tree_leaves((args, kwargs)) if _is_narrow(each)]
+        given = [each for each in _leaves((args, kwargs)) if _is_narrow(each)]
         if not given or torch.Tag.nondeterministic_seeded in func.tags:
             result = func(*args, **kwargs)
             for each in filter(_is_tensor, _written(func, args, kwargs)):
                 forget(each)
             return result
-        operands = tree_map(_copied, (args, kwargs)) if _writes(func) else (args, kwargs)
-        given = [each for each in tree_leaves(operands) if _is_narrow(each)]
-        wide = _computed(func, *tree_map(_widened, operands))
+        self._place += 1
+        inexact = self._known.get((self._place, func))
+        if inexact is not None:
+            return self._computed_once(func, args, kwargs, inexact)
+        operands = _mapped(_copied, (args, kwargs)) if _writes(func) else (args, kwargs)
+        given = [each for each in _leaves(operands) if _is_narrow(each)]
+        wide = _computed(func, *_mapped(_widened, operands))
         result = func(*args, **kwargs)
         noisy: list[Any] | None = None
         terms = _terms(_name(func), args, next(filter(_is_tensor, wide), None))
@@ -98,12 +119,23 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
             unrounded = exact
             if bool(((exact.to(stored.dtype).to(exact.dtype) != exact) & ~exact.isnan()).any()):
                 noisy = noisy or self._with_other_terms(func, operands, terms)
-                exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
+                exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored.dtype, terms)
+                if result is stored and not _writes(func):
+                    self._known[self._place, func] = Inexact(stored.dtype, terms)
             elif any(map(is_known, given)):  # as of relu: its operand was rounded
-                unrounded = _computed(func, *tree_map(_before_rounding, operands))[position]
+                unrounded = _computed(func, *_mapped(_before_rounding, operands))[position]
             stored.copy_(exact)
             remember(stored, unrounded)
         return result
+
+    def _computed_once(self, func: Any, args: Any, kwargs: Any, inexact: Inexact) -> torch.Tensor:
+        """The result of an inexact operation with random errors, without its exact result or that of the library."""
+        (noisy,) = self._with_other_terms(func, (args, kwargs), inexact.terms)
+        given = next(each for each in _leaves((args, kwargs)) if _is_narrow(each))
+        found = self._with_other_rounding(noisy, func, given, inexact.dtype, inexact.terms)
+        stored: torch.Tensor = found.to(inexact.dtype)
+        remember(stored, found)
+        return stored
 
     def _with_other_terms(self, func: Any, operands: tuple[Any, Any], terms: int) -> list[Any]:
         """The results with random errors in terms and factors, as large as another order of addition makes."""
@@ -116,17 +148,17 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         def vary(value: Any) -> Any:
             wide = _widened(value)
             if _is_narrow(value):
-                wide.mul_(1.0 + self._noise(wide) * (scale * self._amplification * math.sqrt(3.0)))
+                wide.addcmul_(wide, self._noise(wide), value=scale * self._amplification * math.sqrt(3.0))
             return wide
 
-        moved = [tree_map(vary if i in varied and scale else _widened, each) for i, each in enumerate(args)]
-        return _computed(func, moved, tree_map(_widened, kwargs))
+        moved = [_mapped(vary if i in varied and scale else _widened, each) for i, each in enumerate(args)]
+        return _computed(func, moved, _mapped(_widened, kwargs))
 
     def _with_other_rounding(
-        self, value: torch.Tensor, func: Any, given: torch.Tensor, stored: torch.Tensor, terms: int
+        self, value: torch.Tensor, func: Any, given: torch.Tensor, dtype: torch.dtype, terms: int
     ) -> torch.Tensor:
         name = _name(func)
-        relative = unit_roundoff(str(stored.real.dtype).removeprefix("torch."))
+        relative = unit_roundoff(str(dtype.to_real()).removeprefix("torch."))
         if name not in ROUNDED_ONCE and name not in PRODUCTS:
             relative += 2.0 * EXP_ULPS * U
         relative = math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative
@@ -135,8 +167,8 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         size = value.abs() * relative
         if name in ADDS_ONE:
             size += 2.0 * U * (1.0 + given.abs().to(torch.float64).clamp_(max=ADDS_ONE_LIMIT))
-        largest = torch.finfo(stored.dtype).max
-        moved = value + size * self._noise(value) * self._amplification
+        largest = torch.finfo(dtype).max
+        moved = torch.addcmul(value, size, self._noise(value), value=self._amplification)
         if not moved.is_complex():
             moved.clamp_(-largest, largest)
         return torch.where(value.abs() <= largest, moved, value)
@@ -144,8 +176,8 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
         """Random numbers, uniform within -1 and 1, in the shape of `like`."""
         source = self._source
-        drawn = torch.rand(like.shape, generator=source, device=source.device, dtype=torch.float64)
-        return drawn.mul_(2.0).sub_(1.0).to(like.device)
+        drawn = torch.empty(like.shape, dtype=torch.float32, device=source.device).uniform_(-1.0, 1.0, generator=source)
+        return drawn.to(like.device, like.dtype)
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[misc]
@@ -155,8 +187,8 @@ class InFloat64(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if _writes(func) or (_is_view(func) and func is not aten.lift_fresh.default):
-            return func(*args, **tree_map(_wide_type, kwargs or {}))
-        args, kwargs = tree_map(_widened_in_place, (args, kwargs or {}))
+            return func(*args, **_mapped(_wide_type, kwargs or {}))
+        args, kwargs = _mapped(_widened_in_place, (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
@@ -164,6 +196,23 @@ def unrounded(result: torch.Tensor) -> torch.Tensor:
     """A result of `Perturbed` in its widest type, before its last rounding if that is known."""
     found = known(result)
     return result.to(WIDE.get(result.dtype, result.dtype)) if found is None else found
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The arguments of an operation, each changed. torch's own functions for trees take several times as long."""
+    if isinstance(value, tuple):
+        return tuple([_mapped(change, each) for each in value])
+    if isinstance(value, list):
+        return [_mapped(change, each) for each in value]
+    if isinstance(value, dict):
+        return {name: _mapped(change, each) for name, each in value.items()}
+    return change(value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return _leaves(list(value.values()))
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, tuple | list) else [value]
 
 
 def _before_rounding(value: Any) -> Any:
@@ -193,7 +242,7 @@ def _results(func: Any, args: Any, kwargs: Any, returned: Any) -> list[Any]:
     kinds = func._schema.returns
     several = returned if len(kinds) > 1 else (returned,)
     own = [each for each, kind in zip(several, kinds, strict=False) if not _is_written(kind)]
-    return [*_written(func, args, kwargs), *tree_leaves(own)]
+    return [*_written(func, args, kwargs), *_leaves(own)]
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -201,7 +250,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
     if not _writes(func):
         return []
     named = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)} | kwargs
-    found: list[Any] = tree_leaves([named.get(each.name) for each in func._schema.arguments if _is_written(each)])
+    found: list[Any] = _leaves([named.get(each.name) for each in func._schema.arguments if _is_written(each)])
     return found
 
 
@@ -210,6 +259,7 @@ def _is_written(value: Any) -> bool:
     return value.alias_info is not None and value.alias_info.is_write
 
 
+@cache
 def _name(func: Any) -> str:
     """The name of an operation, the same for its forms with and without `out`, and in place."""
     return str(func.overloadpacket.__name__).rstrip("_")
@@ -257,9 +307,9 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _is_view(func: Any) -> bool:
-    """True if the result shares the memory of an argument and the operation writes nothing."""
+    """True if the operation writes no numbers, and its result shares the memory of an argument."""
     aliases = [each.alias_info for each in func._schema.returns if each.alias_info is not None]
-    return bool(aliases) and not any(each.is_write for each in aliases)
+    return torch.Tag.inplace_view in func.tags or (bool(aliases) and not any(each.is_write for each in aliases))
 
 
 @cache

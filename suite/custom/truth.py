@@ -20,7 +20,7 @@ from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts, ResultForm
 from suite.custom.attention import FusedAttention
 from suite.custom.doubles import SCALE, in_float32
-from suite.custom.perturbed import WIDE, InFloat64, Perturbed, unrounded
+from suite.custom.perturbed import WIDE, InFloat64, Known, Perturbed, unrounded
 from suite.custom.program import Program, default_dtype, make_on_meta_or
 from suite.custom.results import exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
@@ -39,6 +39,9 @@ MAX_ERROR = MAX_FINITE["float32"]
 """Largest error of a run. Runs with an infinity or NaN where the truth is a number do not count there."""
 REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
+
+NOISE_SEED = 2**31 - 1
+"""Seed of the random roundings: with that of the inputs, the errors would follow the numbers."""
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -145,13 +148,14 @@ def _torch_run(
 ) -> Callable[[float], torch.Tensor]:
     """A function that runs the reference with random roundings, and returns its result before the last one."""
     device = inputs[0].device
-    source = torch.Generator(device).manual_seed(0)
+    source = torch.Generator(device).manual_seed(NOISE_SEED)
+    known: Known = {}
 
     def run(amplification: float) -> torch.Tensor:
         function = adapt(
             program.function(case, getattr(torch, case.dtype), device)
         )  # anew: a model may change its state
-        perturbed = Perturbed(source, amplification, case.precision)
+        perturbed = Perturbed(source, amplification, case.precision, known)
         with _plain_operations(torch.float32), FusedAttention(), perturbed:
             results = tensors_of(function(*(each.clone() for each in inputs)), program.source.name)
             return exact_array([unrounded(each) for each in results])

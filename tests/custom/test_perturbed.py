@@ -49,6 +49,23 @@ def test_exact_results_stay_exact(name: str) -> None:
     assert float(errors(EXACT[name], x).abs().max()) == 0.0
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.complex64])
+def test_later_runs_of_a_reference_err_as_the_first(kind: torch.dtype) -> None:
+    """They take operations for inexact that were so in the first run, and exact ones are still exact."""
+    x, weight = (torch.randn(64, 64, generator=torch.Generator().manual_seed(i)).to(kind) for i in range(2))
+    source, known, sizes = torch.Generator().manual_seed(9), {}, []
+    exact = (lambda a, b: (a @ b * 3.0).sum(0))(*(each.to(torch.complex128) for each in (x, weight)))
+    for _ in range(4):
+        with torch.no_grad(), Perturbed(source, 1.0, "ieee", known):
+            copied = x.T.contiguous() * 2.0
+            found = (x @ weight * 3.0).sum(0)
+        assert torch.equal(unrounded(copied), x.T.to(unrounded(copied).dtype) * 2.0)
+        assert found.dtype == kind
+        sizes.append(float((unrounded(found).to(exact.dtype) - exact).abs().square().mean().sqrt()))
+    assert len(known) == 3
+    assert max(sizes) < 2.0 * min(sizes)
+
+
 @pytest.mark.parametrize("amplification", [1.0, 8.0])
 def test_one_rounding_errs_by_the_unit_roundoff_times_the_amplification(amplification: float) -> None:
     found = errors(lambda x, y: x * y, random(100, 100), random(100, 100).flip(0), amplification=amplification)

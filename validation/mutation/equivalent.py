@@ -27,6 +27,7 @@ EXACT_CODES = "a float8 number is exact in 16 bits"
 INFINITE_SCALES = "infinite scales are not specified: the result depends on the order of the products"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
+KEY_GRADIENT = "with one key dv is a sum of do, and the other gradients are 0: no value enters"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
 ONE_NUMBER = "only a q with one element in all shows it"
 NO_COLUMN = "a target that is no column: no family has one"
@@ -75,6 +76,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("max_pool2d_grad", r"max_pool2d_grad: -1 -> 1$", PADDING),
     ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
+    ("attention_grad", r"operand 2: axis 2: wrong if its size is 1$", KEY_GRADIENT),
     ("block_scaled_matmul", r"operand [02]: rounded to bfloat16$", EXACT_CODES),
     ("block_scaled_matmul", r"block_scaled_matmul: [ab](\[:, span\]\.astype|\.float)\(.*(16|half)", EXACT_CODES),
     ("block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
@@ -92,7 +94,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     (".*quantize", r"result 0: rounded to bfloat16", EXACT),
     (".*quantize", r"(quantize|coded): np.nan_to_num.*float16", EXACT),
     ("rms_norm_quantize", r"rms_norm_quantize: max\(N, 1\) -> ", EMPTY),
-    ("grouped_matmul_grad", r"operand 2: axis 0: wrong if its size is 1$", CLAMPED),
+    ("grouped_matmul(_grad)?", r"operand 2: axis 0: wrong if its size is 1$", CLAMPED),
     ("top_k", r"result 1: NaN taken for 0", INTEGERS),
     ("quantize", r".*max\((dim|axis)=\(1, 3\)\).clip\(0\)", COPIES),
     ("cross_entropy", r"operand 0: axis 1: wrong if its size is 1$", ONE_COLUMN),
