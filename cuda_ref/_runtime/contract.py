@@ -220,6 +220,15 @@ def check_attention(
     return sizes
 
 
+def check_window(operation: str, window: int | None, causal: bool, S_k: int) -> int:
+    """Checks the keys that a query sees up to its own, under a causal mask. Returns 0 if that is no limit."""
+    if window is None:
+        return 0
+    if window < 1 or not causal:
+        raise ValueError(f"{operation}: window must be at least 1, with causal=True; got {window}, causal={causal}")
+    return window if window < S_k else 0
+
+
 def check_ring_attention(q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int]:
     """Checks this rank's operands of attention over a split sequence: q (B, H, S, D), k and v (B, H_kv, S, D).
 

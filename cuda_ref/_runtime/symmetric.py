@@ -24,7 +24,10 @@ from torch import Tensor
 
 MAX_BLOCKS, MAX_RANKS = 64, 16
 HEADER = 4 * MAX_BLOCKS * (MAX_RANKS + 1)
-"""Bytes before the data: an int32 flag for each block and rank, then an int32 word for each block; all 0 at first."""
+"""Bytes before the data: an int32 flag for each block and rank, then an int32 word for each block.
+
+All memory is 0 at first.
+"""
 SMALLEST = 1 << 20
 
 
@@ -71,7 +74,7 @@ def _on_gpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
 
     memory = _symmetric_memory.empty(HEADER + size, dtype=torch.uint8, device=device)
     handle = _symmetric_memory.rendezvous(memory, group)
-    memory[:HEADER].zero_()
+    memory.zero_()
     addresses = torch.tensor(list(handle.buffer_ptrs), dtype=torch.int64, device=device)
     torch.cuda.synchronize(device)
     dist.barrier(group)  # no rank writes flags before all are 0

@@ -89,6 +89,10 @@ class ExternalImplementation(Implementation):
         """None: the function itself refuses a dtype by raising NotImplementedError."""
         return None
 
+    def _option_obstacle(self, case: Case) -> Obstacle | None:
+        """None: `function_for` refuses an option for which the function has no parameter."""
+        return None
+
     def load(self) -> ModuleType:
         """The file's module, imported once for each version of the file."""
         return self._load().module

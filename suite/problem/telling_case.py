@@ -141,15 +141,15 @@ def _covering_set(op: Declared) -> Iterator[TellingCase]:
 
 def _options_with_equal_operands(op: Declared) -> Iterator[dict[str, tuple[Value, ...]]]:
     """Groups of values of each option with which a call has as many operands, the plain ones first."""
-    groups = []
-    for option in op.options:
+    groups, common = [], [option for option in op.options if not option.beyond]
+    for option in common:
         by_count: dict[int, list[Value]] = {}
         for value in option.values:
             chosen: dict[str, Any] = {option.name: value}
             count = len(op.operands(op.case(op.usual_shape, **chosen)))
             by_count.setdefault(count, []).append(value)
         groups.append(by_count.values())
-    names = [option.name for option in op.options]
+    names = [option.name for option in common]
     return (dict(zip(names, map(tuple, values), strict=True)) for values in product(*groups))
 
 
@@ -275,7 +275,9 @@ def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingC
     """
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
     shapes = [op.shape_of_sizes({**_small(op), **each}) for each in long]
-    choices: list[dict[str, Any]] = [{option.name: value} for option in op.options for value in option.values[1:]]
+    choices: list[dict[str, Any]] = [
+        {option.name: value} for option in op.options if not option.beyond for value in option.values[1:]
+    ]
     for chosen in ({}, *choices):
         costs = {shape: found for shape in shapes if (found := _cost(op, shape, chosen, FEW)) is not None}
         alike = [each for each in others if chosen.items() <= each.options.items()]

@@ -21,8 +21,10 @@ from suite.checking.judge import judge
 EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
     *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
-    *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh"),
+    "attention_grad/hopper.cuh",
     *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
+    *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),
     *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "matmul/skinny.cuh", "matmul/wgmma.cuh"),
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
@@ -34,7 +36,7 @@ def hopper_sources() -> Path:
 
     It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build.
     """
-    files = {name: (build.HERE / name).read_text().replace("// requires: sm_90a", "") for name in KERNELS}
+    files = {name: re.sub("// requires: sm_90a?", "", (build.HERE / name).read_text()) for name in KERNELS}
     files |= {str(header.relative_to(EMULATED)): header.read_text() for header in sorted(EMULATED.glob("*/*.cuh"))}
     for name, text in files.items():  # a source includes headers of cuda_ref unless they are beside it
         files[name] = re.sub(r'#include "([^"]+)"', lambda m: f'#include "../{m[1]}"' if m[1] in files else m[0], text)
@@ -51,7 +53,12 @@ def hopper_sources() -> Path:
 def emulated(monkeypatch: pytest.MonkeyPatch, hopper_sources: Path) -> None:
     """Launches of these kernels for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
     launch = build.launch
-    monkeypatch.setattr(build, "launch", lambda name, *args: launch(hopper_sources / f"{name}.cu", *args))
+
+    def launch_emulated(name: str, *args: Any) -> None:
+        source = f"{name}.cu"
+        launch(hopper_sources / source if source in KERNELS else name, *args)
+
+    monkeypatch.setattr(build, "launch", launch_emulated)
 
 
 @pytest.fixture

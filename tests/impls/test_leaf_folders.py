@@ -104,6 +104,6 @@ def test_a_vendors_kernels_and_their_device_are_declared(implementation: Impleme
     ours = implementation.framework == "numpy" or own_jax
     assert ((implementation.vendor is not None) != (implementation.peer is not None)) != ours
     variant = implementation.name.partition("/")[2]
-    on_gpus = variant in ("cudnn", "compile") or variant.startswith("symm_")
+    on_gpus = variant in ("cudnn", "compile", "flex") or variant.startswith("symm_")
     requires = "cuda" if on_gpus else "sm_90" if implementation.name in (*OWN_JAX, "torch/scaled_mm") else None
     assert implementation.peer is not None or implementation.requires == requires

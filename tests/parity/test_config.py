@@ -27,6 +27,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
     "matmul": [(512, 512, 512), (4096, 4096, 512), (3, 5, 700), (16, 4096, 4096), (1, 300, 40000), (9000, 24, 96),
                (1000, 1001, 999), (64, 64, 32768), (2000, 7, 31)],
     "block_scaled_matmul": [(512, 512, 512), (16, 4096, 4096), (4096, 4096, 512), (100, 300, 40000), (1000, 1001, 999)],
+    "int4_matmul": [(1, 4096, 4096), (32, 1024, 8192), (17, 1000, 999), (512, 512, 512), (300, 1000, 4096)],
     "linear_sigmoid": [(512, 512, 512), (16, 4096, 4096), (1000, 1000, 999), (4096, 4096, 512)],
     "linear_sigmoid_grad": [(512, 512, 512), (64, 1024, 512), (300, 200, 104)],
     "attention": [(2, 4, 4, 512, 512, 64), (1, 8, 2, 1, 4096, 128), (1, 2, 2, 300, 300, 256),
@@ -148,7 +149,7 @@ def cases(operation: str, dtype: str) -> Iterator[Case]:
     """Each shape, float32 in tf32 where that exists, with the first and the last of the options."""
     op = ops.get(operation)
     dtype = dtype if dtype in op.dtypes else op.dtypes[0]
-    every = {option.name: option.values for option in op.options}
+    every = {option.name: option.values for option in op.options if not option.beyond}
     options = list(op.option_combinations(dtype, every))
     for shape in SHAPES[operation]:
         for chosen in options if len(options) == 1 else (options[0], options[-1]):

@@ -40,6 +40,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "linear_cross_entropy": lambda size: (64, size, size + 16),
     "matmul": lambda size: (64, size, size + 16),
     "block_scaled_matmul": lambda size: (64, size, size + 16),
+    "int4_matmul": lambda size: (32, size, size + 16),
     "grouped_matmul": lambda size: (size, 3, 64, size + 16),
     "grouped_matmul_grad": lambda size: (64, 3, size, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),

@@ -47,14 +47,14 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
-    "top_k[_bitonic] DTYPE MxNxk";
-    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
-    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
-    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "paged_attention[_parts] DTYPE D";
-    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
-    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
-    DTYPE LAYOUT TxExKxN".
+    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE
+    MxNxk"; "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32
+    LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]";
+    "attention_gluon DTYPE D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]";
+    "paged_attention[_parts] DTYPE D"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE";
+    "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT]
+    DTYPE MxNxK [zeros]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -70,13 +70,10 @@ def vector_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest
 
 
 def matrix_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
-    if kind == "tall":
-        x = empty(8, 2**25, dtype=torch.float32).t()
-        yield partial(function, x, x)
-        return
-    x = empty(4096, 4096, dtype=dtype)
+    tall = kind == "tall"
+    x = empty(8, 2**25, dtype=torch.float32).t() if tall else empty(4096, 4096, dtype=dtype)
     yield partial(function, x, x)
-    if not function.__module__.endswith(".flat"):
+    if not tall and not function.__module__.endswith(".flat"):
         yield partial(function, x, x.t())
 
 
@@ -161,6 +158,13 @@ def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, re
     yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
 
 
+def int4(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = map(int, rest[0].split("x"))
+    groups = empty(N, K // 128, dtype=dtype), empty(N, K // 128, dtype=torch.uint8)
+    weight = empty(N, K // 2, dtype=torch.uint8)
+    yield partial(function, empty(M, K, dtype=dtype), weight, *groups[: 2 if "zeros" in rest else 1])
+
+
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
     if function.__module__.endswith(".gluon"):
@@ -174,7 +178,8 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
     k = empty(1, 2, 1024, D, dtype=dtype)
     scales = 3 * [empty(1, dtype=torch.float32)[0]] if dtype == torch.float8_e4m3fn else []
-    yield partial(function, q, k, k, *scales, causal="causal" in rest)
+    window = {"window": 100} if "window" in rest else {}
+    yield partial(function, q, k, k, *scales, causal="causal" in rest, **window)
 
 
 def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -187,7 +192,8 @@ def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: lis
 
 def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     q, k = (empty(1, heads, 1024, int(rest[0]), dtype=dtype) for heads in (4, 2))
-    yield partial(function, q, k, k, q, causal="causal" in rest)
+    window = {"window": 100} if "window" in rest else {}
+    yield partial(function, q, k, k, q, causal="causal" in rest, **window)
 
 
 def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -242,6 +248,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "rms_norm_quantize": quantize,
     "matmul": matmul,
     "block_scaled_matmul": block_scaled,
+    "int4_matmul": int4,
     "grouped_matmul": grouped,
     "grouped_matmul_grad": grouped,
     "linear_sigmoid": linear,

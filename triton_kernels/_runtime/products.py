@@ -32,3 +32,28 @@ def check_block_scaled_matmul(a: Array, scale_a: Array, b: Array, scale_b: Array
     check_arrays(operation, {"scale_a": scale_a, "scale_b": scale_b})
     check_devices(operation, "a", a, {"scale_a": scale_a})
     return M, N, K
+
+
+def check_int4_matmul(x: Array, weight: Array, scale: Array, zero: Array | None = None) -> tuple[int, int, int]:
+    """Checks x (M, K) and scale (N, K/128) of float16 or bfloat16, weight (N, K/2) and zero (N, K/128) of uint8.
+
+    K/2 and K/128 are rounded up. Returns M, N and K.
+    """
+    operation = "int4_matmul"
+    M, K = shape = check_dims(operation, "x", x, ("M", "K"))
+    of_x, groups = ("x", shape, ("M", "K")), -(-K // GROUP)
+    check_shape(operation, of_x, "weight", weight, ("N", -(-K // 2)))
+    N = weight.shape[0]
+    if dtype_name(x.dtype) not in ("float16", "bfloat16"):
+        raise ValueError(f"{operation}: x must be float16 or bfloat16; got {dtype_name(x.dtype)}")
+    for name, each, of in (("scale", scale, x.dtype), ("zero", zero, weight.dtype)):
+        if each is not None:
+            check_shape(operation, ("weight", tuple(weight.shape), ("N", "K/2")), name, each, (N, groups))
+            if each.dtype != of:
+                raise ValueError(f"{operation}: {name} must be {dtype_name(of)}; got {dtype_name(each.dtype)}")
+    if dtype_name(weight.dtype) != "uint8":
+        raise ValueError(f"{operation}: weight must be uint8, two codes a byte; got {dtype_name(weight.dtype)}")
+    codes = {"weight": weight} if zero is None else {"weight": weight, "zero": zero}
+    check_arrays(operation, {"x": x, "scale": scale})
+    check_devices(operation, "x", x, codes)
+    return M, N, K

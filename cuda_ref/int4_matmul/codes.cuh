@@ -1,0 +1,52 @@
+// Codes of 4 bits as pairs of 16-bit numbers for tensor cores.
+#pragma once
+
+#include <type_traits>
+
+#include "common/common.cuh"
+
+constexpr int GROUP = 128, MIDDLE = 8;  // terms that share a scale; the zero point if none is given
+
+template <typename T>
+using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+// The bits of a number whose last place is 1, 1024 or 128, in both halves: with a code in its last bits it is the
+// number plus the code.
+// Source: Kim et al., "Who Says Elephants Can't Run" (2022).
+template <typename T>
+constexpr uint32_t MAGIC = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
+
+// The zero point of a group, as `less_zero` subtracts it.
+template <typename T>
+__device__ __forceinline__ uint32_t zero_pair(uint32_t zero) {
+    return MAGIC<T> | zero | zero << 16;
+}
+
+// The codes in bits 0 to 3 and 16 to 19, less the zero point: exact.
+template <typename T>
+__device__ __forceinline__ uint32_t less_zero(uint32_t codes, uint32_t zero) {
+    const uint32_t bits = (codes & 0x000f000fu) | MAGIC<T>;
+    Pair<T> x, y;
+    memcpy(&x, &bits, 4);
+    memcpy(&y, &zero, 4);
+    const Pair<T> difference = __hsub2(x, y);
+    uint32_t result;
+    memcpy(&result, &difference, 4);
+    return result;
+}
+
+// Scales and zero points of groups; strides in elements, between rows of the weights and between groups. `zero` may be
+// null.
+template <typename T>
+struct Groups {
+    const T* scale;
+    const uint8_t* zero;
+    int64_t scale_row, scale_group, zero_row, zero_group;
+
+    __device__ __forceinline__ T scale_of(int n, int group) const {
+        return scale[n * scale_row + group * scale_group];
+    }
+    __device__ __forceinline__ uint32_t zero_of(int n, int group) const {
+        return zero == nullptr ? MIDDLE : zero[n * zero_row + group * zero_group];
+    }
+};

@@ -1,0 +1,46 @@
+"""int4_matmul on a Hopper GPU: every plan, several tiles of each block, equal bits in each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref.int4_matmul import few, wgmma
+from cuda_ref.matmul._tiles import Plan
+from suite import ops
+from suite.checking.judge import judge
+
+REPEATS = 3
+# M, N, K: edges in all dimensions; rows that are read as they are, or copied; several tiles of each block
+SHAPES = [(70, 130, 200), (129, 257, 1031), (300, 520, 4128), (2100, 4104, 1056), (2, 8, 16)]
+
+
+def check(function: Callable[..., Tensor], shape: tuple[int, ...], device: torch.device, what: object) -> None:
+    """Each of several calls in a row agrees with float64, and has the same bits."""
+    op = ops.get("int4_matmul")
+    for dtype, family, zeros in (("bfloat16", "uneven", True), ("float16", "exact_products", False)):
+        case = op.case(shape, dtype, inputs=family, zeros=zeros)
+        inputs = op.make_inputs(case, 1, device)
+        first, *others = [function(*inputs) for _ in range(REPEATS)]
+        verdict = judge(first, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
+        assert verdict.agrees, f"{what} {case.label} {family}: {verdict.reason}"
+        assert all(torch.equal(first, each) for each in others), f"{what} {case.label}: another call, another result"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", wgmma.ROWS)
+def test_every_tile(hopper: torch.device, nan_outputs: None, rows: int) -> None:
+    for shape in SHAPES:
+        check(partial(wgmma.run, rows), shape, hopper, rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 8, 9, 16, 17, 32])
+def test_clusters_of_few_rows(hopper: torch.device, nan_outputs: None, M: int) -> None:
+    for parts in (1, 2, 4, 8):
+        for N, K in ((8, 1024), (131, 1031), (1000, 4128), (20_000, 1536)):
+            check(partial(few.run, Plan("int4_few", 0, parts)), (M, N, K), hopper, parts)
