@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -9,12 +11,15 @@ from cuda_ref._runtime import kept as _kept
 from cuda_ref.lstm import wgmma as lstm_wgmma
 from cuda_ref.lstm.persistent import lstm
 from suite import ops
+from suite.ops.lstm import by_layer
 
 OP = ops.get("lstm")
 
 
-def inputs(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> tuple[torch.Tensor, ...]:
-    return OP.make_inputs(OP.case(shape, dtype), seed, torch.device("cpu"))
+def inputs(
+    shape: tuple[int, ...], dtype: str = "float32", seed: int = 0, layers: str = "1"
+) -> tuple[torch.Tensor, ...]:
+    return OP.make_inputs(OP.case(shape, dtype, layers=layers), seed, torch.device("cpu"))
 
 
 def test_more_units_than_registers_hold_are_refused() -> None:
@@ -36,6 +41,44 @@ def test_a_repeated_call_gives_the_same_bits(batch: int) -> None:
         found = lstm(*given)
     assert len(_kept._thread.plans) == 1
     assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+
+
+def test_each_of_several_layers_is_repeated() -> None:
+    _kept.forget()
+    first, other = (inputs((3, 2, 8, 8), "bfloat16", seed, "3") for seed in range(2))
+    expected = lstm(*first)
+    for given in (first, other, first):
+        found = lstm(*given)
+    assert len(_kept._thread.plans) == 1, "all layers are of one kind"
+    assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+    y = first[0]
+    for layer, (w_ih, w_hh, bias, h0, c0) in enumerate(by_layer(first[1:])):
+        y, h, c = lstm(y, w_ih, w_hh, bias, h0, c0)
+        assert torch.equal(h, expected[1][layer])
+        assert torch.equal(c, expected[2][layer])
+    assert torch.equal(y, expected[0])
+
+
+def test_the_operator_of_several_layers_has_their_results() -> None:
+    given = inputs((3, 2, 4, 8), layers="2")
+    found = torch.compile(lstm, backend="eager", fullgraph=True)(*given)
+    assert all(torch.equal(x, y) for x, y in zip(found, lstm(*given), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "shape", "reason"),
+    [
+        ("h0", 4, (2, 8), r"so h0 must be (2, 2, H); got (2, 8)"),
+        ("w_hh", 2, (1, 32, 8), r"h0 is (L, B, H)=(2, 2, 8), so w_hh must be (2, 32, 8); got (1, 32, 8)"),
+        ("w_ih_upper", 6, (1, 32, 4), r"so w_ih_upper must be (1, 32, 8); got (1, 32, 4)"),
+        ("w_ih_upper", 6, (32, 8), r"w_ih_upper must be (L - 1, 4 H, H); got (32, 8)"),
+    ],
+)
+def test_operands_of_other_layers_are_refused(name: str, place: int, shape: tuple[int, ...], reason: str) -> None:
+    given = list(inputs((3, 2, 4, 8), layers="2"))
+    given[place] = torch.zeros(shape)
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        lstm(*given)
 
 
 @pytest.mark.parametrize(
