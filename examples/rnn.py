@@ -3,8 +3,8 @@
     python examples/rnn.py [--layers 2] [--hidden 64] [--steps 300] [--folder cuda_ref]
 
 Both learn the next character of the licence of this repository, by PyTorch: the loss is in bits a character. Then the
-operations of the suite compute the trained LSTM: one `lstm` a layer, whose outputs are the inputs of the next, and one
-`matmul`. The difference to PyTorch's logits is that of roundings. The CUDA kernels run emulated without a GPU.
+operations of the suite compute the trained LSTM: one `lstm` with all layers, and one `matmul` for the linear layer. The
+difference to PyTorch's logits is that of roundings. The CUDA kernels run emulated without a GPU.
 
 A vanilla RNN has one product a step: h = tanh(x W_ih^T + h W_hh^T + b). LSTM adds a state that three gates keep, forget
 and show, so that a gradient lasts over more steps.
@@ -96,11 +96,13 @@ def by_operations(model: Model, text: Tensor, folder: str) -> Tensor:
     lstm, matmul = (getattr(import_module(f"{folder}.{name}"), name) for name in ("lstm", "matmul"))
     assert isinstance(model.recurrent, Lstm)
     inner, x = model.recurrent.inner, model.embedding.weight[text]
-    for layer in range(inner.num_layers):
-        w_ih, w_hh, b_ih, b_hh = (getattr(inner, f"{name}_l{layer}").detach() for name in WEIGHTS)
-        zero = x.new_zeros(x.shape[1], inner.hidden_size)
-        x, _, _ = lstm(x, w_ih, w_hh, b_ih + b_hh, zero, zero)
-    logits: Tensor = matmul(x.flatten(0, 1), model.last.weight.detach().T) + model.last.bias
+    layers = range(inner.num_layers)
+    w_ih, w_hh, b_ih, b_hh = ([getattr(inner, f"{name}_l{layer}") for layer in layers] for name in WEIGHTS)
+    zero = x.new_zeros(len(layers), x.shape[1], inner.hidden_size)
+    upper = torch.stack(w_ih[1:]) if len(layers) > 1 else zero.new_zeros(0, *w_hh[0].shape)
+    bias = torch.stack(b_ih) + torch.stack(b_hh)
+    y, _, _ = lstm(x, w_ih[0].detach(), torch.stack(w_hh), bias, zero, zero, upper)
+    logits: Tensor = matmul(y.flatten(0, 1), model.last.weight.detach().T) + model.last.bias
     return logits.view(*text.shape, -1)
 
 

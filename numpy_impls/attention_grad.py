@@ -7,9 +7,11 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.contract import check_attention_grad, working
+from numpy_impls._runtime.contract import check_attention_grad, check_window, working
+from numpy_impls._runtime.masks import visible
 
 DTYPES_BEYOND = ("float64",)
+OPTIONS_BEYOND = ("window",)
 
 BLOCK_M = 128
 """Queries per step: the probabilities in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
@@ -20,7 +22,14 @@ Keys = Float[np.ndarray, "B H_kv S_k D"]
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
@@ -28,13 +37,14 @@ def attention_grad(
     dq = sm_scale ds k, dk = sm_scale ds^T q, dv = p^T do; dk and dv are sums over the query heads of a key head.
 
     float32, float16 or bfloat16, any strides. Everything is computed in float32 and rounded once. Grouped heads,
-    `causal` and `sm_scale` are those of `attention`; a query that sees no key has gradient 0.
+    `causal`, `sm_scale` and `window` are those of `attention`; a query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes.
     """
     check_attention_grad(q, k, v, do, float64=True)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
+    window = check_window("attention_grad", window, causal, S_k)
     wide = np.dtype(working(q))
     dq = np.zeros(q.shape, wide)
     dk, dv = (np.zeros(k.shape, wide) for _ in range(2))
@@ -46,16 +56,15 @@ def attention_grad(
         keys, values = (x[b, h_kv].astype(wide) for x in (k, v))
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
-            seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query
+            near, seen = visible(rows, S_k, S_k - S_q, causal, window)
             queries, given = (x[b, h, rows].astype(wide) for x in (q, do))
-            s = (queries @ keys[:seen].T) * scale  # [BLOCK_M, seen]
-            if causal:
-                s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
+            s = (queries @ keys[near].T) * scale  # [BLOCK_M, keys]
+            s[~seen] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
-            dp = given @ values[:seen].T
+            dp = given @ values[near].T
             ds = p * (dp - (p * dp).sum(axis=1, keepdims=True))
-            dq[b, h, rows] = (ds @ keys[:seen]) * scale
-            dk[b, h_kv, :seen] += (ds.T @ queries) * scale
-            dv[b, h_kv, :seen] += p.T @ given
+            dq[b, h, rows] = (ds @ keys[near]) * scale
+            dk[b, h_kv, near] += (ds.T @ queries) * scale
+            dv[b, h_kv, near] += p.T @ given
     return dq.astype(q.dtype), dk.astype(q.dtype), dv.astype(q.dtype)

@@ -20,7 +20,7 @@ def test_every_pair_occurs_in_about_as_few_rows_as_two_columns_need() -> None:
     rows = [row for row in product("abcdefghij", "klmnopqrst", "uv") if row[:2] != ("a", "k")]
     kept = thinning.covering(rows)
     assert all_pairs(kept) == all_pairs(rows)
-    assert 99 <= len(kept) <= 120
+    assert 99 <= len(kept) <= 102
     assert min(Counter(row[2] for row in kept).values()) > 30
     assert kept == sorted(kept) == thinning.covering(rows)
 
@@ -29,7 +29,7 @@ def test_every_word_occurs_in_fewer_texts() -> None:
     texts = [f"{kernel} {dtype} {size}" for kernel, dtype, size in product("ab", "cde", "fg")]
     kept = thinning.covering_words(texts)
     assert set(" ".join(kept).split()) == set(" ".join(texts).split())
-    assert 3 <= len(kept) <= 5
+    assert len(kept) == 3
     assert kept == sorted(kept)
 
 

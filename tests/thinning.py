@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Row = TypeVar("Row", bound=tuple[Hashable, ...])
+Item = TypeVar("Item", bound=Hashable)
 Pair = tuple[int, Hashable, int, Hashable]
 
 
@@ -17,26 +19,32 @@ def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
 
 
 def covering(rows: Sequence[Row]) -> list[Row]:
-    """Fewer of the rows, in their order, with every pair of values that occurs in the rows.
-
-    Rows are tried in the order of a checksum of their text, so that no value is preferred and the choice is the same
-    at each call. A row that adds no pair is left out.
-    """
-    kept: set[Row] = set()
-    found: set[Pair] = set()
-    for row in sorted(rows, key=lambda each: zlib.crc32(repr(each).encode())):
-        if not pairs(row) <= found:
-            kept.add(row)
-            found |= pairs(row)
-    return [row for row in rows if row in kept]
+    """Fewer of the rows, in their order, with every pair of values that occurs in the rows."""
+    return _covering(rows, pairs)
 
 
 def covering_words(texts: Sequence[str]) -> list[str]:
-    """Fewer of the texts, in their order, with every word that occurs in the texts; chosen as `covering` does."""
-    kept: set[str] = set()
-    found: set[str] = set()
-    for text in sorted(texts, key=lambda each: zlib.crc32(each.encode())):
-        if not found.issuperset(text.split()):
-            kept.add(text)
-            found.update(text.split())
-    return [text for text in texts if text in kept]
+    """Fewer of the texts, in their order, with every word that occurs in the texts."""
+    return _covering(texts, lambda text: set(text.split()))
+
+
+def _covering(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) -> list[Item]:
+    """Fewer of the items, with every part that occurs in them: always the one with the most parts that are missing.
+
+    Of equal ones it is the first by a checksum of the text, so that no value is preferred and the choice is the same at
+    each call.
+    """
+    parts = {each: parts_of(each) for each in items}
+    missing: set[Any] = set().union(*parts.values())
+    waiting = [(-len(found), zlib.crc32(repr(each).encode()), each) for each, found in parts.items()]
+    heapq.heapify(waiting)
+    kept: set[Item] = set()
+    while missing:
+        _, order, item = heapq.heappop(waiting)
+        count = len(parts[item] & missing)
+        if waiting and count < -waiting[0][0]:  # its number is from before others were kept
+            heapq.heappush(waiting, (-count, order, item))
+        else:
+            kept.add(item)
+            missing -= parts[item]
+    return [each for each in items if each in kept]

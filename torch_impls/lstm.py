@@ -1,4 +1,4 @@
-"""A layer of LSTM cells by torch.lstm, which calls cuDNN on a GPU."""
+"""Layers of LSTM cells by torch.lstm, which calls cuDNN on a GPU."""
 
 from __future__ import annotations
 
@@ -17,27 +17,32 @@ DTYPES_BEYOND = ("float64",)
 def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
-    w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, 4 * H],
-    h0: Float[Tensor, "B H"],
-    c0: Float[Tensor, "B H"],
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    w_hh: Float[Tensor, "*L 4*H H"],
+    bias: Float[Tensor, "*L 4*H"],
+    h0: Float[Tensor, "*L B H"],
+    c0: Float[Tensor, "*L B H"],
+    w_ih_upper: Float[Tensor, "upper 4*H H"] | None = None,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "*L B H"], Float[Tensor, "*L B H"]]:
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
+
+    With w_ih_upper (L - 1, 4H, H) L layers, each on the y of the one before: w_hh (L, 4H, H), bias (L, 4H), h0, c0, h
+    and c (L, B, H); y is that of the last.
 
     Dtypes: float32, float16 or bfloat16. On a GPU each call copies the weights to the layout of cuDNN. On a CPU 16-bit
     dtypes are computed in float32 and rounded once, since PyTorch's own kernels round c in each step.
     Raises ValueError for other shapes and dtypes.
     """
-    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, float64=True)
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper, float64=True)
     if T == 0 or B == 0 or H == 0:
         return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
-    tensors = (x, w_ih, w_hh, bias, h0, c0)
-    x, w_ih, w_hh, bias, h0, c0 = tensors if x.is_cuda else (each.to(getattr(torch, working(x))) for each in tensors)
-    state = (h0.contiguous()[None], c0.contiguous()[None])
-    weights = [each.contiguous() for each in (w_ih, w_hh, bias, torch.zeros_like(bias))]
+    wide = x.dtype if x.is_cuda else getattr(torch, working(x))
+    states = tuple(each.to(wide).reshape(-1, B, H).contiguous() for each in (h0, c0))
+    inner = (w_ih, *(() if w_ih_upper is None else w_ih_upper))
+    weights = []
+    for inputs, hidden, own in zip(inner, w_hh.reshape(-1, 4 * H, H), bias.reshape(-1, 4 * H), strict=True):
+        weights += [each.to(wide).contiguous() for each in (inputs, hidden, own, torch.zeros_like(own))]
     with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
-        y, h, c = torch.lstm(x.contiguous(), state, weights, True, 1, 0.0, False, False, False)
-    dtype = tensors[0].dtype
-    return y.to(dtype), h[0].to(dtype), c[0].to(dtype)
+        y, h, c = torch.lstm(x.to(wide).contiguous(), states, weights, True, len(inner), 0.0, False, False, False)
+    return y.to(x.dtype), h.view(h0.shape).to(x.dtype), c.view(c0.shape).to(x.dtype)

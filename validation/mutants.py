@@ -4,7 +4,8 @@
     python -m validation.mutants --op softmax --op sum --sample 30
 
 Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
-dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out.
+dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out. One that
+ends the process is caught.
 `validation/mutation/equivalent.py` lists mutants that compute the same, or what the contract allows, with the reason.
 Exit status: 0 if at least 98% of the others are caught in each operation, else 1.
 """
@@ -12,14 +13,16 @@ Exit status: 0 if at least 98% of the others are caught in each operation, else 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +132,46 @@ class Score:
         return self.caught / told if told else 1.0
 
 
-def score(
-    operation: str, mutants: Sequence[Mutant], report: Callable[[Mutant, str], None] = lambda mutant, said: None
-) -> Score:
-    """Judge mutants of one operation. report: is called with each mutant and its fault."""
-    judge, found = Judge(operation), Score()
+def complaints(operation: str, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Yield the mutants that are kernels, each with what is wrong with it.
+
+    Another process judges them, and a new one the rest if a mutant ends it.
+    """
+    fork, left = multiprocessing.get_context("fork"), list(mutants)
+    while left:
+        receiving, sending = fork.Pipe(duplex=False)
+        child = fork.Process(target=_send_complaints, args=(operation, left, sending), daemon=True)
+        child.start()
+        sending.close()
+        with suppress(EOFError):
+            while left:
+                said = receiving.recv()
+                mutant = left.pop(0)
+                if said is not None:
+                    yield mutant, said
+        child.join()
+        if left:
+            yield left.pop(0), f"ends the process with status {child.exitcode}"
+
+
+def _send_complaints(operation: str, mutants: Sequence[Mutant], sending: Connection) -> None:
+    """Send what is wrong with each mutant, None for one that is no kernel."""
+    torch.set_num_threads(1)  # the problems are small, and threads do not survive a fork
+    judge = Judge(operation)
     for mutant in mutants:
         try:
             said = judge.complaint(mutant)
         except NotAKernelError:
-            continue
+            said = None
+        sending.send(said)
+
+
+def score(
+    operation: str, mutants: Sequence[Mutant], report: Callable[[Mutant, str], None] = lambda mutant, said: None
+) -> Score:
+    """Judge mutants of one operation. report: is called with each mutant and its fault."""
+    found = Score()
+    for mutant, said in complaints(operation, mutants):
         report(mutant, said)
         if said:
             found.caught += 1
@@ -156,7 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # the problems are small
     diagnosis.BUDGET_S = 0.0  # reasons are not measured here
 
     def report(mutant: Mutant, said: str) -> None:

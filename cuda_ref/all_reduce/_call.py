@@ -14,8 +14,11 @@ BLOCKS = {"cuda": MAX_BLOCKS, "cpu": 2}
 """Blocks of every call: a block meets the same one of the other ranks, so all calls have as many."""
 
 
-def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: int) -> Tensor:
-    """The sum of x over the ranks of `group` by the kernel of `source`, with memory for `buffers` vectors."""
+def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: int, use: str = "") -> Tensor:
+    """The sum of x over the ranks of `group` by the kernel of `source`, with memory for `buffers` vectors.
+
+    A kernel that needs what it left there names a `use` of its own.
+    """
     check_all_reduce("all_reduce", x)
     (N,) = x.shape
     out = torch.empty(N, dtype=x.dtype, device=x.device)
@@ -27,7 +30,7 @@ def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: in
     packs = -(-N * x.element_size() // 16)
     packs_of_block = -(-packs // (blocks * ranks)) * ranks
     size = 16 * packs_of_block * blocks
-    memory = workspace(group, x.device, buffers * size)
+    memory = workspace(group, x.device, buffers * size, use)
     build.launch(
         source, "all_reduce", x.device,
         x, out, memory.addresses, memory.rank, ranks, blocks, N, packs_of_block,

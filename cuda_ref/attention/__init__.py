@@ -6,10 +6,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_attention
+from cuda_ref._runtime.contract import check_attention, check_window
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 BLOCK_M = 32  # queries per block, as in attention.cu
 
 
@@ -21,6 +22,7 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
@@ -29,6 +31,7 @@ def attention(
     is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros,
     one whose keys all score minus infinity gives NaN. NaN and infinities in hidden keys and values have no effect.
+    With `window` a query sees only that many keys, up to its own.
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: the four lanes of a query take every fourth column up to D; lanes beyond the last query do nothing.
@@ -38,6 +41,7 @@ def attention(
     Source: see attention.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
+    near = check_window("attention", window, causal, S_k)
     if D > 256:
         raise NotImplementedError(f"attention: D must be at most 256; got D={D}")
     if max(S_q, S_k, B * H * -(-S_q // BLOCK_M)) > 2**30:
@@ -54,20 +58,27 @@ def attention(
             k = k.contiguous()
         if v.stride(3) != 1:
             v = v.contiguous()
+        scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
+        if near:
+            attend(q, k, v, out, causal, scale, near)
+            return out
         build.launch(
             "attention/attention", "attention", q.device,
             q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-            causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+            causal, scale, build.DTYPES[q.dtype],
         )  # fmt: skip
     return out
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float, window: int = 0) -> None:
+    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty.
+
+    window: 0 for none.
+    """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/attention", "attention_into", q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
-        causal, sm_scale, build.DTYPES[q.dtype],
+        causal, window, sm_scale, build.DTYPES[q.dtype],
     )  # fmt: skip

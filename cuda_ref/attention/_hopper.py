@@ -46,7 +46,8 @@ def launch(
 ) -> None:  # fmt: skip
     """Launches the kernel of `source`, such as `attention/wgmma`, for checked arguments, none of them empty.
 
-    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: the plan's number, if there are several.
+    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: the plan's number and the window, if the
+    kernel has them.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))

@@ -68,8 +68,15 @@ def plan_for(q: Tensor, k: Tensor, causal: bool) -> int:
 
 
 def launch_planned(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, plan: int | None = None
-) -> None:  # fmt: skip
-    """`launch` of _hopper.py for wgmma.cu, with the given plan or, by default, the chosen one."""
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    causal: bool,
+    scale_log2: float,
+    plan: int | None = None,
+    window: int = 0,
+) -> None:
+    """`launch` of _hopper.py for wgmma.cu, with the given plan or, by default, the chosen one. window: 0 for none."""
     chosen = plan_for(q, k, causal) if plan is None else plan
-    launch("attention/wgmma", q, k, v, out, causal, scale_log2, chosen)
+    launch("attention/wgmma", q, k, v, out, causal, scale_log2, chosen, window)

@@ -27,6 +27,7 @@ struct Problem {
     Strides q, k, v, out;
     float scale_log2;  // sm_scale * log2(e)
     bool causal;
+    int64_t window;    // keys that a query sees up to its own, if there is a limit
 };
 
 // Column c of this lane in a row, as float32: the lane's columns are LANES apart; zero from column D on.
@@ -43,8 +44,8 @@ __device__ __forceinline__ float over_lanes(float part) {
     return part + __shfl_xor_sync(lanes, part, 2);
 }
 
-// COLUMNS: columns of a lane; D is at most LANES * COLUMNS.
-template <typename T, int COLUMNS>
+// COLUMNS: columns of a lane; D is at most LANES * COLUMNS. WINDOW: queries see only their last keys.
+template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* QUERIES, 1)
     attention_naive(const T* q, const T* k, const T* v, T* out, const Problem x) {
     const int64_t query = int64_t(blockIdx.x) * QUERIES + threadIdx.y;
@@ -55,11 +56,12 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
     v += b * x.v.batch + h_kv * x.v.head;
     out += b * x.out.batch + h * x.out.head + i * x.out.row;
     const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // the query sees the keys before it
+    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // and from it on
 
     float q_row[COLUMNS], acc[COLUMNS] = {}, m = -INFINITY, l = 0.0f;
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) q_row[c] = column(q, c, x.D);
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = first; j < visible; ++j) {
         float product = 0.0f;
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) product = fmaf(q_row[c], column(k + j * x.k.row, c, x.D), product);
@@ -79,26 +81,29 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
     }
 }
 
-// Takes strides of the output too; its rows are contiguous.
+// Takes strides of the output too; its rows are contiguous. window: 0 for none; with causal only.
 extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                               int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
                               int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
                               int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
-                              int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype,
-                              cudaStream_t stream, LaunchRecord* record) {
+                              int64_t stride_oh, int64_t stride_os, int64_t causal, int64_t window, double sm_scale,
+                              int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const Problem x = {B * H * S_q, H, H_kv, S_q, S_k, D,
                        {stride_qb, stride_qh, stride_qs}, {stride_kb, stride_kh, stride_ks},
                        {stride_vb, stride_vh, stride_vs}, {stride_ob, stride_oh, stride_os},
-                       float(sm_scale * 1.4426950408889634), causal != 0};
+                       float(sm_scale * 1.4426950408889634), causal != 0, window};
     const dim3 grid(unsigned(ceil_div<int64_t>(x.queries, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        const auto kernel = D <= 64    ? attention_naive<T, 64 / LANES>
-                            : D <= 128 ? attention_naive<T, 128 / LANES>
-                                       : attention_naive<T, 256 / LANES>;
-        kernel<<<grid, block, 0, stream>>>(static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
-                                           static_cast<T*>(out), x);
+        const auto run = [&](auto limited) {
+            const auto kernel = D <= 64    ? attention_naive<T, 64 / LANES, limited.value>
+                                : D <= 128 ? attention_naive<T, 128 / LANES, limited.value>
+                                           : attention_naive<T, 256 / LANES, limited.value>;
+            kernel<<<grid, block, 0, stream>>>(static_cast<const T*>(q), static_cast<const T*>(k),
+                                               static_cast<const T*>(v), static_cast<T*>(out), x);
+        };
+        window > 0 ? run(std::true_type()) : run(std::false_type());
     });
 }
 
@@ -108,6 +113,6 @@ extern "C" int attention(const void* q, const void* k, const void* v, void* out,
                          int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
                          LaunchRecord* record) {
     return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
-                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, sm_scale, dtype,
+                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, 0, sm_scale, dtype,
                           stream, record);
 }

@@ -1,53 +1,13 @@
-// Shared by the attention kernels for Hopper: the problem, tiles of queries, copies by TMA, and the online softmax on
-// sums of wgmma.
+// Shared by the attention kernels for Hopper: the schedule of tiles, copies by TMA, and the online softmax on sums of
+// wgmma.
 #pragma once
 
 #include <algorithm>
 
 #include "hopper/mbarrier.cuh"
 #include "hopper/tma.cuh"
+#include "attention/heads.cuh"
 #include "attention/wgmma_steps.cuh"
-
-constexpr float INF = INFINITY;
-
-struct HeadStrides {  // in elements; rows are contiguous
-    int64_t batch, head, row;
-};
-
-struct HeadMaps {
-    CUtensorMap q, k, v;
-};
-
-struct Heads {
-    int H, G, S_q, S_k, count;  // G query heads for each key head; count = B H
-    float scale_log2;           // sm_scale * log2(e)
-    const void *q, *k, *v;
-    HeadStrides q_strides, k_strides, v_strides, out_strides;
-    // Statistics, stored instead of the output if there is a `d_out`. lse: base-2 logarithm of a query's sum of
-    // exponentials. delta: a query's sum of d_out * o. Each head has `padded` of both.
-    float *lse = nullptr, *delta = nullptr;
-    int padded = 0;
-    const void* d_out = nullptr;
-    HeadStrides d_out_strides = {};
-};
-
-struct Tile {
-    int batch, head, first_query;
-    int blocks;    // blocks of keys that any of its queries sees, at least one; 0 marks an empty slot
-    int unmasked;  // blocks of keys that all of its queries see
-};
-
-// The tile of queries from row * BLOCK_M on, of a head counted over all batch entries.
-template <int BLOCK_M, int BLOCK_N, bool CAUSAL>
-__device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
-    Tile tile = {head / heads.H, head % heads.H, row * BLOCK_M, ceil_div(heads.S_k, BLOCK_N), heads.S_k / BLOCK_N};
-    if constexpr (CAUSAL) {
-        const int later = heads.S_k - heads.S_q, end = min(tile.first_query + BLOCK_M, heads.S_q) + later;
-        tile.blocks = max(ceil_div(end, BLOCK_N), 1);
-        tile.unmasked = min(max(tile.first_query + 1 + later, 0), heads.S_k) / BLOCK_N;
-    }
-    return tile;
-}
 
 // Assigns tiles to teams of warpgroups. A block has one or more teams. Row r of a head is its tile of the queries from
 // r BLOCK_M on. Under a causal mask, rows whose queries see no key are left out: `blind_rows` per head.
@@ -58,10 +18,10 @@ __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
 // the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as
 // long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, together with
 // the middle rows of odd numbers of rows. In every second turn the teams take these tiles in the opposite order.
-template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_>
+template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_, bool WINDOW_ = false>
 struct Schedule {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
-    static constexpr bool CAUSAL = CAUSAL_;
+    static constexpr bool CAUSAL = CAUSAL_, WINDOW = WINDOW_;
     static constexpr int LAST_WAVES = 1;  // waves computed as single tiles, not pairs, so that teams end together
 
     int blind_rows, rows, paired_heads, single_heads, teams;
@@ -220,25 +180,6 @@ struct Softmax {
     }
 };
 
-// Sets the scores of columns after last[r], counted from this thread's first column, to minus infinity.
-template <int COUNT>
-__device__ __forceinline__ void hide(float (&scores)[COUNT], const int (&last)[2]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        if (i / 4 * 8 + i % 2 > last[i / 2 % 2]) scores[i] = -INF;
-    }
-}
-
-// Masks a block of keys, for a thread whose rows are `query` and `query` + 8.
-template <int BLOCK_N, bool CAUSAL, int COUNT>
-__device__ __forceinline__ void hide_after(float (&scores)[COUNT], const Heads& heads, int query, int block,
-                                           int thread) {
-    const int begin = block * BLOCK_N + thread % 4 * 2, later = heads.S_k - heads.S_q, last = heads.S_k - 1;
-    const int visible[] = {(CAUSAL ? min(query + later, last) : last) - begin,
-                           (CAUSAL ? min(query + 8 + later, last) : last) - begin};
-    hide(scores, visible);
-}
-
 // Transposes 4 x 4 words within a quad: thread t gets word t of each thread.
 __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
     const uint32_t all = 0xffffffffu;
@@ -289,7 +230,7 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, c
 
 // A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time. Hidden keys are left out
 // instead of weighted by 0, because 0 times NaN or infinity is NaN.
-template <typename T, int D>
+template <typename T, int D, bool WINDOW>
 __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ out, int batch, int head, int row) {
     constexpr int EACH = D / 32;  // columns per lane
     const int lane = threadIdx.x % 32, later = heads.S_k - heads.S_q;
@@ -302,7 +243,8 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
     for (int i = row; i < min(row + 16, heads.S_q); ++i) {
         float q[EACH], acc[EACH] = {}, maximum = -INF, sum = 0;
         for (int c = 0; c < EACH; ++c) q[c] = to_float(queries[i * heads.q_strides.row + c]);
-        for (int key = 0; key < min(i + later + 1, heads.S_k); ++key) {
+        const int from = WINDOW ? max(i + later + 1 - heads.window, 0) : 0;
+        for (int key = from; key < min(i + later + 1, heads.S_k); ++key) {
             float score = 0;
             for (int c = 0; c < EACH; ++c) score += q[c] * to_float(keys[key * heads.k_strides.row + c]);
             for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(0xffffffffu, score, offset);
@@ -324,7 +266,7 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
 
 // Stores 64 rows of the output of a tile. Under a causal mask, queries that see no key give zeros, and rows with a NaN
 // are computed again.
-template <typename T, bool CAUSAL, int COUNT>
+template <typename T, bool CAUSAL, bool WINDOW = false, int COUNT>
 __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__ out, float (&acc)[COUNT],
                                              const Tile& tile, int row) {
     T* const head = out + tile.batch * heads.out_strides.batch + tile.head * heads.out_strides.head;
@@ -338,7 +280,7 @@ __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__
             any_nan |= acc[i] != acc[i];
         }
         if (__any_sync(0xffffffffu, any_nan)) {
-            attend_by_key<T, 2 * COUNT>(heads, head, tile.batch, tile.head, first);
+            attend_by_key<T, 2 * COUNT, WINDOW>(heads, head, tile.batch, tile.head, first);
             return;
         }
     }

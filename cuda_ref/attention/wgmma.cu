@@ -95,12 +95,13 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
             if (consumer == 0) load_keys(tile.blocks - 1);
         }
         if (tile.blocks == 0) return;
+        const int first = Schedule::WINDOW ? first_block<P::BLOCK_N>(heads, tile.first_query) : 0;
 #pragma unroll 1
-        for (int block = tile.blocks - 1; block > 0; --block) {
+        for (int block = tile.blocks - 1; block > first; --block) {
             load_keys(block - 1);
             load_values(block);
         }
-        load_values(0);
+        load_values(first);
     }
 }
 
@@ -119,7 +120,7 @@ struct Turns {
     }
 };
 
-template <typename T, typename P, bool CAUSAL>
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out, uint32_t shared, const Tile* tiles,
                                         int consumer) {
     const int thread = threadIdx.x % WARPGROUP;
@@ -139,7 +140,9 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         float scores[P::BLOCK_N / 2], acc[P::D / 2];
         uint32_t weights[P::BLOCK_N / 4];
         typename P::RowSoftmax softmax;
-        auto mask = [&](int block) { hide_after<P::BLOCK_N, CAUSAL>(scores, heads, query, block, thread); };
+        auto mask = [&](int block) {
+            hide_after<P::BLOCK_N, CAUSAL, WINDOW>(scores, heads, query, block, thread);
+        };
         auto multiply_weights = [&](int add) {
             mbarrier_wait_parity(shared + P::V_FULL + values.stage * MBARRIER_BYTES, values.phase);
             multiply_values<T>(acc, weights, shared + P::VALUES + values.stage * P::BLOCK_BYTES, add);
@@ -180,8 +183,9 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         release(P::K_EMPTY, keys);
         keys.advance();
         const int unmasked = tile.unmasked;
+        const int inner = WINDOW ? inner_block<P::BLOCK_N>(heads, tile.first_query + P::BLOCK_M - 1) : 0;
         int block = tile.blocks - 1;
-        if (block >= unmasked) mask(block);
+        if (block >= unmasked || (WINDOW && block < inner)) mask(block);
         softmax.weigh(scores, heads.scale_log2);
         round_weights<T>(weights, scores);
         int add = 0;
@@ -191,7 +195,13 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
             ++block;
         }
 #pragma unroll 1
-        for (--block; block >= 0; --block, add = 1) step(block, false, add);
+        for (--block; block >= inner; --block, add = 1) step(block, false, add);
+        if constexpr (WINDOW) {
+            const int first = first_block<P::BLOCK_N>(heads, tile.first_query);
+            ++block;
+#pragma unroll 1
+            for (--block; block >= first; --block, add = 1) step(block, true, add);
+        }
         if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
         const bool for_gradients = P::D <= 128 && heads.d_out != nullptr;
         if (for_gradients) prefetch_d_out<T, P::D>(heads, tile, query);
@@ -206,7 +216,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         if (for_gradients) {
             store_statistics<T, CAUSAL>(heads, softmax, acc, tile, query);
         } else {
-            store_output<T, CAUSAL>(heads, out, acc, tile, row);
+            store_output<T, CAUSAL, WINDOW>(heads, out, acc, tile, row);
         }
     }
 }
@@ -254,16 +264,16 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     } else {
         setmaxnreg_inc<P::template CONSUMER_REGISTERS<Schedule::CAUSAL>>();
         const int team = warpgroup / P::CONSUMERS;
-        consume<T, P, Schedule::CAUSAL>(heads, out, shared_of(team), tiles_of(team), warpgroup % P::CONSUMERS);
+        consume<T, P, Schedule::CAUSAL, Schedule::WINDOW>(heads, out, shared_of(team), tiles_of(team), warpgroup % P::CONSUMERS);
     }
 }
 
-template <typename T, typename P, bool CAUSAL>
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
 cudaError_t launch(const Heads& heads, int64_t B, void* out, int multiprocessors, cudaStream_t stream,
                    LaunchRecord* record) {
     HeadMaps maps;
     if (!encode_maps<T, P::D>(&maps, heads, B, P::BLOCK_N)) return cudaErrorInvalidValue;
-    const Schedule<P::BLOCK_M, P::BLOCK_N, CAUSAL> schedule(heads, multiprocessors * P::TEAMS);
+    const Schedule<P::BLOCK_M, P::BLOCK_N, CAUSAL, WINDOW> schedule(heads, multiprocessors * P::TEAMS);
     const int64_t blind = int64_t(heads.count) * schedule.blind_rows;
     const auto grid = std::min<int64_t>(std::max<int64_t>(schedule.teams, blind), multiprocessors);
     return launch_clusters(1, attention_wgmma<T, P, std::remove_const_t<decltype(schedule)>>, dim3(unsigned(grid)),
@@ -271,53 +281,63 @@ cudaError_t launch(const Heads& heads, int64_t B, void* out, int multiprocessors
 }
 
 // Launches plan number `plan` of the given ones.
-template <typename T, bool CAUSAL, typename First, typename... Others>
+template <typename T, bool CAUSAL, bool WINDOW, typename First, typename... Others>
 cudaError_t launch_plan(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
-    if (plan == 0) return launch<T, First, CAUSAL>(heads, B, out, multiprocessor_count(), stream, record);
+    if (plan == 0) return launch<T, First, CAUSAL, WINDOW>(heads, B, out, multiprocessor_count(), stream, record);
     if constexpr (sizeof...(Others) > 0) {
-        return launch_plan<T, CAUSAL, Others...>(plan - 1, heads, B, out, stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, Others...>(plan - 1, heads, B, out, stream, record);
     }
     return cudaErrorInvalidValue;
 }
 
-// The plans of each D, in the order of _plan.py.
-template <typename T, int D, bool CAUSAL>
+// The plans of each D, in the order of _plan.py. With a window D is at most 128, and D = 128 has only the first plan.
+template <typename T, int D, bool CAUSAL, bool WINDOW>
 cudaError_t launch_head(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
     if constexpr (D == 64) {
-        return launch_plan<T, CAUSAL, Plan<64, 3, 128, 2, true>, Plan<64, 1, 128, 2, false, 3>>(plan, heads, B, out,
-                                                                                              stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, Plan<64, 3, 128, 2, true>, Plan<64, 1, 128, 2, false, 3>>(
+            plan, heads, B, out, stream, record);
+    } else if constexpr (WINDOW && D == 128) {
+        return launch_plan<T, CAUSAL, WINDOW, Plan<128, 2, 128, 2, true>>(plan, heads, B, out, stream, record);
+    } else if constexpr (WINDOW) {
+        return cudaErrorNotSupported;
     } else if constexpr (D == 128) {
-        return launch_plan<T, CAUSAL, Plan<128, 2, 128, 2, true>, Plan<128, 2, 176, 2, true>>(plan, heads, B, out,
-                                                                                              stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, Plan<128, 2, 128, 2, true>, Plan<128, 2, 176, 2, true>>(
+            plan, heads, B, out, stream, record);
     } else {
-        return launch_plan<T, CAUSAL, Plan<256, 2, 64, 2, true>>(plan, heads, B, out, stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, Plan<256, 2, 64, 2, true>>(plan, heads, B, out, stream, record);
     }
 }
 
 cudaError_t launch_any(const Heads& heads, int64_t B, int64_t D, int64_t causal, int64_t plan, void* out,
                        int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
-        return launch_head<decltype(zero), decltype(head)::value, decltype(is_causal)::value>(plan, heads, B, out,
-                                                                                             stream, record);
+        using T = decltype(zero);
+        constexpr int D = decltype(head)::value;
+        constexpr bool CAUSAL = decltype(is_causal)::value;
+        if constexpr (CAUSAL) {
+            if (heads.window > 0) return launch_head<T, D, true, true>(plan, heads, B, out, stream, record);
+        }
+        return launch_head<T, D, CAUSAL, false>(plan, heads, B, out, stream, record);
     });
 }
 
-// Strides are in elements.
+// Strides are in elements. window: 0 for none; with causal only.
 extern "C" int attention_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
                                int64_t v_head, int64_t v_row, int64_t out_batch, int64_t out_head,
-                               int64_t out_row, int64_t causal, double scale_log2, int64_t plan, int64_t dtype,
-                               cudaStream_t stream, LaunchRecord* record) {
-    const Heads heads{int(H),     int(H / H_kv),
+                               int64_t out_row, int64_t causal, double scale_log2, int64_t plan, int64_t window,
+                               int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    Heads heads{int(H),     int(H / H_kv),
                       int(S_q),   int(S_k),
                       int(B * H), float(scale_log2),
                       q,          k,
                       v,          {q_batch, q_head, q_row},
                       {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
                       {out_batch, out_head, out_row}};
+    heads.window = int(window);
     return launch_any(heads, B, D, causal, plan, out, dtype, stream, record);
 }
 
@@ -327,10 +347,10 @@ extern "C" int attention_statistics(const void* q, const void* k, const void* v,
                                     int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch,
                                     int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
                                     int64_t d_out_batch, int64_t d_out_head, int64_t d_out_row, int64_t padded,
-                                    int64_t causal, double scale_log2, int64_t plan, int64_t dtype,
-                                    cudaStream_t stream, LaunchRecord* record) {
+                                    int64_t causal, double scale_log2, int64_t plan, int64_t window,
+                                    int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     if (D > 128) return cudaErrorNotSupported;
-    const Heads heads{int(H),     int(H / H_kv),
+    Heads heads{int(H),     int(H / H_kv),
                       int(S_q),   int(S_k),
                       int(B * H), float(scale_log2),
                       q,          k,
@@ -338,6 +358,6 @@ extern "C" int attention_statistics(const void* q, const void* k, const void* v,
                       {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
                       {},         static_cast<float*>(lse),
                       static_cast<float*>(delta), int(padded),
-                      d_out,      {d_out_batch, d_out_head, d_out_row}};
+                      int(window), d_out, {d_out_batch, d_out_head, d_out_row}};
     return launch_any(heads, B, D, causal, plan, nullptr, dtype, stream, record);
 }

@@ -7,10 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_attention_grad
+from cuda_ref._runtime.contract import check_attention_grad, check_window
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 ROWS = 32  # queries or keys per block, as in attention_grad.cu
 
 Queries = Float[Tensor, "B H S_q D"]
@@ -19,7 +20,14 @@ Keys = Float[Tensor, "B H_kv S_k D"]
 
 @kept
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
@@ -27,6 +35,7 @@ def attention_grad(
     head h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The results
     are contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
+    With `window` a query sees only that many keys up to its own.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
     the end. Memory: two float32 numbers for each query.
     Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
@@ -35,6 +44,7 @@ def attention_grad(
     Source: see attention_grad.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
+    near = check_window("attention_grad", window, causal, S_k)
     if D > 128:
         raise NotImplementedError(f"attention_grad: D must be at most 128; got D={D}")
     if max(S_q, S_k, B * H * -(-S_q // ROWS), B * H_kv * -(-S_k // ROWS)) > 2**30:
@@ -47,10 +57,11 @@ def attention_grad(
     q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
     dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
+    function, limit = ("attention_grad_window", (near,)) if near else ("attention_grad", ())
     build.launch(
-        "attention_grad/attention_grad", "attention_grad", q.device,
+        "attention_grad/attention_grad", function, q.device,
         q, k, v, do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
-        causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+        causal, *limit, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
     )  # fmt: skip
     return dq, dk, dv

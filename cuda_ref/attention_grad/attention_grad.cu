@@ -28,6 +28,7 @@ struct Problem {
     Strides q, k, v, o;        // o: strides of d_out
     float scale, scale_log2;  // sm_scale, and sm_scale * log2(e)
     bool causal;
+    int64_t window;  // keys that a query sees up to its own, if there is a limit
 };
 
 // Column c of this lane in a row, as float32: the lane's columns are LANES apart; zero from column D on.
@@ -70,7 +71,8 @@ __device__ __forceinline__ void add_row(float (&sum)[COLUMNS], float weight, con
     for (int c = 0; c < COLUMNS; ++c) sum[c] = fmaf(weight, column(row, c, D), sum[c]);
 }
 
-template <typename T, int COLUMNS>
+// WINDOW: queries see only their last keys.
+template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* ROWS, 1)
     gradients_of_queries(const T* q, const T* k, const T* v, const T* d_out, float* lse_out, float* delta_out, T* dq,
                          const Problem x) {
@@ -80,12 +82,13 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     k += b * x.k.batch + h_kv * x.k.head;
     v += b * x.v.batch + h_kv * x.v.head;
     const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // the query sees the keys before it
+    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // and from it on
     float q_row[COLUMNS], do_row[COLUMNS], sum[COLUMNS] = {};
     load_row(q_row, q + b * x.q.batch + h * x.q.head + i * x.q.row, x.D);
     load_row(do_row, d_out + b * x.o.batch + h * x.o.head + i * x.o.row, x.D);
 
     float m = -INFINITY, l = 0.0f, weighted = 0.0f;
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = first; j < visible; ++j) {
         const float score = product(q_row, k + j * x.k.row, x.D) * x.scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
@@ -94,7 +97,7 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
         m = m_new;
     }
     const float lse = (m == -INFINITY ? 0.0f : m) + log2f(l), delta = weighted / l;  // unused without a key
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = first; j < visible; ++j) {
         const float p = exp2f(fmaf(product(q_row, k + j * x.k.row, x.D), x.scale_log2, -lse));
         add_row(sum, p * (product(do_row, v + j * x.v.row, x.D) - delta), k + j * x.k.row, x.D);
     }
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     if (threadIdx.x == 0) lse_out[query] = lse, delta_out[query] = delta;
 }
 
-template <typename T, int COLUMNS>
+template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* ROWS, 1)
     gradients_of_keys(const T* q, const T* k, const T* v, const T* d_out, const float* lse, const float* delta, T* dk,
                       T* dv, const Problem x) {
@@ -110,11 +113,12 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     if (key >= x.B * x.H_kv * x.S_k) return;
     const int64_t j = key % x.S_k, h_kv = key / x.S_k % x.H_kv, b = key / x.S_k / x.H_kv, group = x.H / x.H_kv;
     const int64_t first = x.causal ? max(int64_t(0), j + x.S_q - x.S_k) : 0;  // the first query that sees the key
+    const int64_t beyond = j + x.S_q - x.S_k + x.window;                        // the first that no longer does
     float k_row[COLUMNS], v_row[COLUMNS], sum_k[COLUMNS] = {}, sum_v[COLUMNS] = {};
     load_row(k_row, k + b * x.k.batch + h_kv * x.k.head + j * x.k.row, x.D);
     load_row(v_row, v + b * x.v.batch + h_kv * x.v.head + j * x.v.row, x.D);
     for (int64_t h = h_kv * group; h < (h_kv + 1) * group; ++h) {
-        for (int64_t i = first; i < x.S_q; ++i) {
+        for (int64_t i = first; i < (WINDOW ? min(x.S_q, beyond) : x.S_q); ++i) {
             const T* q_i = q + b * x.q.batch + h * x.q.head + i * x.q.row;
             const T* do_i = d_out + b * x.o.batch + h * x.o.head + i * x.o.row;
             const int64_t query = (b * x.H + h) * x.S_q + i;
@@ -127,7 +131,7 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     store_row(dv + key * x.D, sum_v, 1.0f, x.D);
 }
 
-template <typename T, int COLUMNS>
+template <typename T, int COLUMNS, bool WINDOW>
 void launch(const void* q, const void* k, const void* v, const void* d_out, float* lse, float* delta, void* dq,
             void* dk, void* dv, const Problem& x, cudaStream_t stream, LaunchRecord* record) {
     const T *q_at = static_cast<const T*>(q), *k_at = static_cast<const T*>(k), *v_at = static_cast<const T*>(v),
@@ -135,12 +139,32 @@ void launch(const void* q, const void* k, const void* v, const void* d_out, floa
     const dim3 block(LANES, ROWS);
     const dim3 queries(unsigned(ceil_div<int64_t>(x.B * x.H * x.S_q, ROWS)));
     record->set(queries, block);
-    gradients_of_queries<T, COLUMNS><<<queries, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta,
+    gradients_of_queries<T, COLUMNS, WINDOW><<<queries, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta,
                                                                    static_cast<T*>(dq), x);
     const dim3 keys(unsigned(ceil_div<int64_t>(x.B * x.H_kv * x.S_k, ROWS)));
     record->set(keys, block);
-    gradients_of_keys<T, COLUMNS><<<keys, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dk),
+    gradients_of_keys<T, COLUMNS, WINDOW><<<keys, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dk),
                                                              static_cast<T*>(dv), x);
+}
+
+// window: 0 for none; with causal only.
+extern "C" int attention_grad_window(const void* q, const void* k, const void* v, const void* d_out, void* lse, void* delta,
+                              void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q,
+                              int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
+                              int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb,
+                              int64_t stride_vh, int64_t stride_vs, int64_t stride_ob, int64_t stride_oh,
+                              int64_t stride_os, int64_t causal, int64_t window, double sm_scale, int64_t dtype, cudaStream_t stream,
+                              LaunchRecord* record) {
+    const Problem x = {B, H, H_kv, S_q, S_k, D,
+                       {stride_qb, stride_qh, stride_qs}, {stride_kb, stride_kh, stride_ks},
+                       {stride_vb, stride_vh, stride_vs}, {stride_ob, stride_oh, stride_os},
+                       float(sm_scale), float(sm_scale * 1.4426950408889634), causal != 0, window};
+    return by_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const auto run = window > 0 ? (D <= 64 ? launch<T, 64 / LANES, true> : launch<T, 128 / LANES, true>)
+                                    : (D <= 64 ? launch<T, 64 / LANES, false> : launch<T, 128 / LANES, false>);
+        run(q, k, v, d_out, static_cast<float*>(lse), static_cast<float*>(delta), dq, dk, dv, x, stream, record);
+    });
 }
 
 extern "C" int attention_grad(const void* q, const void* k, const void* v, const void* d_out, void* lse, void* delta,
@@ -150,13 +174,7 @@ extern "C" int attention_grad(const void* q, const void* k, const void* v, const
                               int64_t stride_vh, int64_t stride_vs, int64_t stride_ob, int64_t stride_oh,
                               int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
                               LaunchRecord* record) {
-    const Problem x = {B, H, H_kv, S_q, S_k, D,
-                       {stride_qb, stride_qh, stride_qs}, {stride_kb, stride_kh, stride_ks},
-                       {stride_vb, stride_vh, stride_vs}, {stride_ob, stride_oh, stride_os},
-                       float(sm_scale), float(sm_scale * 1.4426950408889634), causal != 0};
-    return by_dtype(dtype, [&](auto zero) {
-        using T = decltype(zero);
-        const auto run = D <= 64 ? launch<T, 64 / LANES> : launch<T, 128 / LANES>;
-        run(q, k, v, d_out, static_cast<float*>(lse), static_cast<float*>(delta), dq, dk, dv, x, stream, record);
-    });
+    return attention_grad_window(q, k, v, d_out, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh,
+                                 stride_qs, stride_kb, stride_kh, stride_ks, stride_vb, stride_vh, stride_vs, stride_ob,
+                                 stride_oh, stride_os, causal, 0, sm_scale, dtype, stream, record);
 }

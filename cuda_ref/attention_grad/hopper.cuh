@@ -49,29 +49,45 @@ __device__ __forceinline__ int first_tile(const Problem& problem, int key) {
     return CAUSAL ? max(key - (problem.S_k - problem.S_q), 0) / BLOCK_M : 0;
 }
 
+// The number of tiles up to the last one with a query that sees any key of a block. window: keys that a query sees.
+template <int BLOCK_M, bool WINDOW>
+__device__ __forceinline__ int end_tile(const Problem& problem, int block, int window) {
+    if (!WINDOW) return problem.tiles;
+    const int last = (block + 1) * BLOCK_N - 1 - (problem.S_k - problem.S_q) + window - 1;
+    return last < 0 ? 0 : min(last / BLOCK_M + 1, problem.tiles);
+}
+
+// The first block of keys that any query of a tile sees.
+template <int BLOCK_M, bool WINDOW>
+__device__ __forceinline__ int first_block_of(const Problem& problem, int tile, int window) {
+    return WINDOW ? max(tile * BLOCK_M + problem.S_k - problem.S_q - window + 1, 0) / BLOCK_N : 0;
+}
+
 struct Work {
-    int block, head, batch, first;  // block of keys; part of a key head; its batch entry; first tile of queries
+    int block, head, batch;  // block of keys; part of a key head; its batch entry
+    int first, end;          // tiles of queries; without a window the end is that of the problem
 };
 
 // Work number `ticket`. Groups of heads come one after the other. Within a group the first keys of all heads come
 // first, since most queries see them under a causal mask, then the next ones.
-template <int BLOCK_M, bool CAUSAL>
-__device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
+template <int BLOCK_M, bool CAUSAL, bool WINDOW>
+__device__ __forceinline__ Work work_at(const Problem& problem, int ticket, int window) {
     const int blocks = ceil_div(problem.S_k, BLOCK_N), heads_of_entry = problem.H / problem.G;
     const int first_head = ticket / (blocks * problem.together) * problem.together;
     const int within = ticket - first_head * blocks, heads = min(problem.together, problem.key_heads - first_head);
     const int head = first_head + within % heads, block = within / heads;
-    return {block, head % heads_of_entry, head / heads_of_entry, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
+    return {block, head % heads_of_entry, head / heads_of_entry, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N),
+            end_tile<BLOCK_M, WINDOW>(problem, block, window)};
 }
 
 // Calls f(step, query head over all batch entries, tile) for all tiles of queries that see the block of keys, from the
 // last to the first, for all heads of the group in turn.
-template <typename F>
+template <bool WINDOW, typename F>
 __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
     const int first_head = work.batch * problem.H + work.head * problem.G;
     int step = 0;
 #pragma unroll 1
-    for (int tile = problem.tiles - 1; tile >= work.first; --tile) {
+    for (int tile = (WINDOW ? work.end : problem.tiles) - 1; tile >= work.first; --tile) {
 #pragma unroll 1
         for (int head = first_head; head < first_head + problem.G; ++head, ++step) f(step, head, tile);
     }
@@ -98,8 +114,9 @@ __global__ void prepare(const Problem problem, int tiles) {
 
 // Rounds dq. A block takes a tile, and waits until all blocks of keys have added to it. This kernel starts before the
 // main kernel has ended, on multiprocessors on which the main kernel has no more work.
-template <typename T, typename P, bool CAUSAL>
-__global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq, int tiles) {
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
+__global__ void __launch_bounds__(CONSUMERS* WARPGROUP)
+    finish(const Problem problem, T* __restrict__ dq, int tiles, int window) {
     __shared__ int ticket;
     const int part = threadIdx.x / WARPGROUP;
     for (;;) {
@@ -108,7 +125,8 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem pro
         const int index = ticket, head = index / problem.tiles;
         if (index >= tiles) break;
         const int tile = problem.tiles - 1 - index % problem.tiles, at = head * problem.tiles + tile;
-        const int seen = blocks_seen<P::BLOCK_M, CAUSAL>(problem, tile);
+        const int seen = blocks_seen<P::BLOCK_M, CAUSAL>(problem, tile) -
+                         first_block_of<P::BLOCK_M, WINDOW>(problem, tile, window);
         if (threadIdx.x == 0) {
             while (load_acquire(problem.counters + 2 + at) != seen) __nanosleep(100);
         }

@@ -43,12 +43,12 @@ __device__ __forceinline__ void load_kept(const CUtensorMap* map, const Problem&
 }
 
 // Copies tiles of queries, or of do, and one number per query. The stages of the three begin at `shared`.
-template <typename P>
+template <typename P, bool WINDOW>
 __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* numbers, const Problem& problem,
                                            const Work& work, uint32_t to, uint32_t numbers_to, uint32_t full,
                                            uint32_t empty) {
     PipelineState<STAGES> at;
-    for_each_tile(problem, work, [&](int, int head, int tile) {
+    for_each_tile<WINDOW>(problem, work, [&](int, int head, int tile) {
         const uint32_t barrier = full + at.stage * MBARRIER_BYTES;
         mbarrier_wait_parity(empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
         load_rows<P::BLOCK_M, P::D>(to + at.stage * P::TILE_BYTES, map, tile * P::BLOCK_M,
@@ -62,17 +62,19 @@ __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* 
 
 // Adds the block's part of dq to every second tile, in the order of blocks. So one thread waits until the sums of a
 // tile are in memory, while the other thread adds those of the next tile.
-template <typename P>
-__device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity) {
-    for_each_tile(problem, work, [&](int step, int head, int tile) {
+template <typename P, bool WINDOW>
+__device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity,
+                                       int window) {
+    for_each_tile<WINDOW>(problem, work, [&](int step, int head, int tile) {
         if (step % 2 != parity) return;
         const int64_t at = int64_t(head) * problem.tiles + tile;
         float* const sums = problem.dq_sums + at * (P::BLOCK_M * P::D);
         int* const added = problem.counters + 2 + at;
-        while (load_acquire(added) != work.block) __nanosleep(20);
+        const int before = work.block - first_block_of<P::BLOCK_M, WINDOW>(problem, tile, window);
+        while (load_acquire(added) != before) __nanosleep(20);
         mbarrier_wait_parity(shared + P::DQ_FULL + parity * MBARRIER_BYTES, step / 2 % 2);
         const int buffer = parity % P::DQ_BUFFERS;
-        if (work.block == 0) {
+        if (before == 0) {
             bulk_store(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
         } else {
             bulk_add(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
@@ -116,9 +118,25 @@ __device__ __forceinline__ float2 of_columns(uint32_t numbers, int i) {
     return load_shared_pair(numbers + (8 * i + threadIdx.x % 4 * 2) * 4);
 }
 
-template <typename T, typename P, bool CAUSAL>
+// Stores dk and dv of 64 keys from `row` on, or the sums of a part.
+template <typename T, typename P>
+__device__ __forceinline__ void store_of_keys(const Problem& problem, const Work& work, int row,
+                                              const float (&dk_sums)[P::D / 2], const float (&dv_sums)[P::D / 2],
+                                              T* __restrict__ dk, T* __restrict__ dv) {
+    const int64_t before = (int64_t(work.batch) * (problem.H / problem.G) + work.head) * problem.S_k * P::D;
+    if (problem.parts == 1) {
+        store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
+        store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
+    } else {
+        store_sums<P::D>(problem.part_sums + before, dk_sums, row, problem.S_k);
+        store_sums<P::D>(problem.part_sums + int64_t(problem.key_heads) * problem.S_k * P::D + before, dv_sums, row,
+                         problem.S_k);
+    }
+}
+
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void consume(const Problem& problem, const Work& work, uint32_t shared, int consumer,
-                                        T* __restrict__ dk, T* __restrict__ dv) {
+                                        T* __restrict__ dk, T* __restrict__ dv, int window) {
     constexpr int BLOCK_M = P::BLOCK_M;
     const int thread = threadIdx.x % WARPGROUP, lane = threadIdx.x % 32, row = work.block * BLOCK_N + consumer * 64;
     const int first_key = row + thread / 32 * 16 + lane / 4;  // first key; the second is 8 further
@@ -141,8 +159,8 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     wgmma_wait_group<0>();
     warpgroup_fence_operand(scores);
     mbarrier_wait_parity(shared + P::V_FULL, 0);
-    const int steps = problem.G * (problem.tiles - work.first);
-    int tile = problem.tiles - 1, in_group = 0;
+    const int end = WINDOW ? work.end : problem.tiles, steps = problem.G * (end - work.first);
+    int tile = end - 1, in_group = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
@@ -153,11 +171,13 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         multiply_keys<T, P::D>(dp, values, d_out);
         wgmma_commit_group();
         const int later = problem.S_k - problem.S_q, query = tile * BLOCK_M;
-        if ((CAUSAL && query < row + 63 - later) || row + 64 > problem.S_k || query + BLOCK_M > problem.S_q) {
+        const bool ends = WINDOW && query + BLOCK_M > row - later + window;  // some of the windows
+        if ((CAUSAL && query < row + 63 - later) || ends || row + 64 > problem.S_k || query + BLOCK_M > problem.S_q) {
 #pragma unroll
             for (int i = 0; i < BLOCK_M / 2; ++i) {
                 const int key = first_key + i / 2 % 2 * 8, column = query + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                const bool hidden = CAUSAL && column < key - later;
+                const bool hidden =
+                    (CAUSAL && column < key - later) || (WINDOW && column >= key - later + window);
                 if (hidden || key >= problem.S_k || column >= problem.S_q) scores[i] = -INF;
             }
         }
@@ -227,21 +247,14 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     warpgroup_fence_operand(dv_sums);
 #pragma unroll
     for (int i = 0; i < P::D / 2; ++i) dk_sums[i] *= problem.scale;
-    const int64_t before = (int64_t(work.batch) * (problem.H / problem.G) + work.head) * problem.S_k * P::D;
-    if (problem.parts == 1) {
-        store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
-        store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
-    } else {
-        store_sums<P::D>(problem.part_sums + before, dk_sums, row, problem.S_k);
-        store_sums<P::D>(problem.part_sums + int64_t(problem.key_heads) * problem.S_k * P::D + before, dv_sums, row,
-                         problem.S_k);
-    }
+    store_of_keys<T, P>(problem, work, row, dk_sums, dv_sums, dk, dv);
 }
 
-template <typename T, typename P, bool CAUSAL>
+// WINDOW: a query sees only `window` keys up to its own.
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
 __global__ void __launch_bounds__(P::THREADS, 1)
     gradients(const __grid_constant__ GradMaps maps, const __grid_constant__ Problem problem, T* __restrict__ dk,
-              T* __restrict__ dv) {
+              T* __restrict__ dv, int window) {
     extern __shared__ char raw[];
     char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(aligned);
@@ -269,42 +282,50 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         mbarrier_fence_init();
     }
     __syncthreads();  // the barriers are initialized, and the ticket is known
-    const Work work = work_at<P::BLOCK_M, CAUSAL>(problem, *ticket);
+    const Work work = work_at<P::BLOCK_M, CAUSAL, WINDOW>(problem, *ticket, window);
+    if (WINDOW && work.end == 0) {  // no query sees these keys
+        const float zeros[P::D / 2] = {};
+        if (warpgroup < CONSUMERS) {
+            store_of_keys<T, P>(problem, work, work.block * BLOCK_N + warpgroup * 64, zeros, zeros, dk, dv);
+        }
+        return;
+    }
     if (warpgroup == CONSUMERS) {
         setmaxnreg_dec<24>();
         const uint32_t empty = shared + P::EMPTY;
         if (threadIdx.x == P::PRODUCER) {
             load_kept<P>(&maps.k, problem, work, shared + P::KEYS, shared + P::K_FULL);
-            load_tiles<P>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
+            load_tiles<P, WINDOW>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
                           empty);
         } else if (threadIdx.x == P::PRODUCER + 32) {
             load_kept<P>(&maps.v, problem, work, shared + P::VALUES, shared + P::V_FULL);
-            load_tiles<P>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
+            load_tiles<P, WINDOW>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
                           shared + P::D_OUT_FULL, empty);
         } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
-            add_dq<P>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2);
+            add_dq<P, WINDOW>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2, window);
         }
     } else {
         setmaxnreg_inc<240>();
-        consume<T, P, CAUSAL>(problem, work, shared, warpgroup, dk, dv);
+        consume<T, P, CAUSAL, WINDOW>(problem, work, shared, warpgroup, dk, dv, window);
     }
 }
 
-template <typename T, typename P, bool CAUSAL>
-cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* dq, T* dk, T* dv, cudaStream_t stream,
-                   LaunchRecord* record) {
+template <typename T, typename P, bool CAUSAL, bool WINDOW>
+cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* dq, T* dk, T* dv, int window,
+                   cudaStream_t stream, LaunchRecord* record) {
     constexpr int THREADS = 256, TOGETHER = 2048 / (CONSUMERS * WARPGROUP);  // blocks that fit on a multiprocessor
     const int tiles = int(B * problem.H * problem.tiles);
     const dim3 grid(ceil_div(tiles, THREADS));
     record->set(grid, THREADS);
     prepare<P><<<grid, THREADS, 0, stream>>>(problem, tiles);
     const dim3 blocks(unsigned(problem.key_heads) * ceil_div(problem.S_k, BLOCK_N));
-    const cudaError_t error = launch_clusters(1, gradients<T, P, CAUSAL>, blocks, P::THREADS, P::SHARED_BYTES, stream,
-                                              record, maps, problem, dk, dv);
+    const cudaError_t error = launch_clusters(1, gradients<T, P, CAUSAL, WINDOW>, blocks, P::THREADS, P::SHARED_BYTES,
+                                              stream, record, maps, problem, dk, dv, window);
     if (error != cudaSuccess) return error;
     const dim3 rounding(unsigned(std::min(tiles, TOGETHER * multiprocessor_count())));
     const cudaError_t ended =
-        launch_early(finish<T, P, CAUSAL>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles);
+        launch_early(finish<T, P, CAUSAL, WINDOW>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles,
+                     window);
     if (ended != cudaSuccess || problem.parts == 1) return ended;
     const int64_t head_quads = int64_t(problem.S_k) * P::D / 4;
     const dim3 adding(unsigned(ceil_div<int64_t>(2 * (problem.key_heads / problem.parts) * head_quads, THREADS)));
@@ -314,7 +335,7 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
 }
 
 // Strides are in elements. together, parts, part_sums: see Problem. lse and delta are (B, H, tiles * BLOCK_M), and so
-// are the rows of dq_sums.
+// are the rows of dq_sums. window: 0 for none; with causal only.
 extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, void* lse,
                                     void* delta, void* dq_sums, void* part_sums, void* counters, void* dq,
                                     void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,
@@ -322,8 +343,8 @@ extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v,
                                     int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
                                     int64_t o_head, int64_t o_row, int64_t together, int64_t parts, int64_t causal,
-                                    double scale, double scale_log2, int64_t dtype, cudaStream_t stream,
-                                    LaunchRecord* record) {
+                                    int64_t window, double scale, double scale_log2, int64_t dtype,
+                                    cudaStream_t stream, LaunchRecord* record) {
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
         using T = decltype(zero);
         constexpr int HEAD = decltype(head)::value;
@@ -348,8 +369,10 @@ extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v,
                 !encode(&maps.d_out, d_out, H, S_q, {o_batch, o_head, o_row}, P::BLOCK_M)) {
                 return cudaErrorInvalidValue;
             }
-            return launch<T, P, decltype(is_causal)::value>(
-                maps, problem, B, static_cast<T*>(dq), static_cast<T*>(dk), static_cast<T*>(dv), stream, record);
+            constexpr bool CAUSAL = decltype(is_causal)::value;
+            const auto run = CAUSAL && window > 0 ? launch<T, P, CAUSAL, CAUSAL> : launch<T, P, CAUSAL, false>;
+            return run(maps, problem, B, static_cast<T*>(dq), static_cast<T*>(dk), static_cast<T*>(dv), int(window),
+                       stream, record);
         }
     });
 }

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.contract import check_attention_grad
+from cuda_ref._runtime.contract import check_attention_grad, check_window
 from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention._hopper import check_covered, copied, readable, scales, strides
@@ -14,6 +14,7 @@ from cuda_ref.attention._plan import PLANS, plan_for
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 
 HEAD_DIMS = (64, 128)
 QUERIES = {64: 128, 128: 64}
@@ -37,7 +38,14 @@ Keys = Float[Tensor, "B H_kv S_k D"]
 
 @kept
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
@@ -45,6 +53,7 @@ def attention_grad(
     head h // (H // H_kv). An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is
     copied first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
+    Window: a query sees only that many keys, up to its own; steps without a visible pair are left out.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
     The order of the sums is fixed. Memory: dq in float32; with few key heads, where `parts_of_a_group` divides the
@@ -57,11 +66,12 @@ def attention_grad(
     """
     sizes = check_attention_grad(q, k, v, do)
     parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device))
-    return run(parts, q, k, v, do, causal, sm_scale)
+    return run(parts, q, k, v, do, causal, sm_scale, window)
 
 
 def config(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None,
+    window: int | None = None,
 ) -> str:  # fmt: skip
     """The kernels and their parts, as in `wgmma 128x128 teams=1; prepare; gradients parts=2; finish; add_parts`, where
     `wgmma` computes lse and delta; empty without queries or keys."""
@@ -74,9 +84,11 @@ def config(
 
 
 def run(
-    parts: int, q: Tensor, k: Tensor, v: Tensor, do: Tensor, causal: bool, sm_scale: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
+    parts: int, q: Tensor, k: Tensor, v: Tensor, do: Tensor, causal: bool, sm_scale: float | None,
+    window: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`attention_grad` with the query heads of a key head in `parts` parts, a divisor of their number."""
+    near = check_window("attention_grad", window, causal, k.shape[2])
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
     check_covered("attention_grad", q, k, HEAD_DIMS, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
@@ -91,7 +103,7 @@ def run(
         "attention/wgmma", "attention_statistics", q.device,
         q, k, v, do, lse, delta, B, H, H_kv, S_q, S_k, D,
         *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, plan_for(q, k, causal),
-        build.DTYPES[q.dtype],
+        near, build.DTYPES[q.dtype],
     )  # fmt: skip
     dq_sums = torch.empty((B, H, rows, D), dtype=torch.float32, device=q.device)
     part_sums = torch.empty((2, B, H_kv * parts, S_k, D), dtype=torch.float32, device=q.device) if parts > 1 else None
@@ -99,8 +111,8 @@ def run(
     build.launch(
         "attention_grad/wgmma", "attention_grad_wgmma", q.device,
         q, k, v, do, lse, delta, dq_sums, part_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
-        *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, parts, causal, scale,
-        scale_log2, build.DTYPES[q.dtype],
+        *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, parts, causal, near,
+        scale, scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
     return dq, dk, dv
 

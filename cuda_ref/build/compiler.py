@@ -25,7 +25,7 @@ NVCC_FLAGS = [
     ),
 ]
 HOST_FLAGS = [
-    "-O2",
+    "-O1",  # -O2 takes half as long again to build, and its kernels are 5% faster
     "-std=c++17",
     "-w",
     "-ffp-contract=off",  # a*b+c rounds twice; fmaf rounds once
@@ -45,6 +45,7 @@ CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
 ]
 COUNTED_FLAGS = [  # a function of host/counted.h is called in each basic block as well
     *CHECKED_FLAGS,
+    "-O2",  # unrolls and hoists as nvcc does
     *("-fno-tree-sra", "-fno-ipa-sra"),  # a vector is loaded and stored as a whole
     *("-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),  # no access is hidden in a call of memset
     *("-fsanitize-coverage=trace-pc", "-fno-sanitize=bounds"),

@@ -1,4 +1,4 @@
-"""A layer of LSTM cells in CUDA, the definition: a launch for each time step."""
+"""Layers of LSTM cells in CUDA, the definition: a launch for each time step."""
 
 import torch
 from jaxtyping import Float
@@ -7,6 +7,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_lstm
 from cuda_ref._runtime.kept import kept
+from cuda_ref._runtime.layers import each_layer
 
 DETERMINISTIC = True
 
@@ -15,13 +16,17 @@ DETERMINISTIC = True
 def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
-    w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, "4*H"],
-    h0: Float[Tensor, "B H"],
-    c0: Float[Tensor, "B H"],
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    w_hh: Float[Tensor, "*L 4*H H"],
+    bias: Float[Tensor, "*L 4*H"],
+    h0: Float[Tensor, "*L B H"],
+    c0: Float[Tensor, "*L B H"],
+    w_ih_upper: Float[Tensor, "upper 4*H H"] | None = None,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "*L B H"], Float[Tensor, "*L B H"]]:
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
+
+    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies tensors
     that are not contiguous. The results are contiguous.
@@ -32,7 +37,9 @@ def lstm(
     launch fails.
     Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997.
     """
-    T, B, I, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)  # noqa: E741
+    T, B, I, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper)  # noqa: E741
+    if w_ih_upper is not None:
+        return each_layer(lstm, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     if max(B, I, H) > 2**18:
         raise NotImplementedError(f"lstm: B, I and H must be at most 2^18; got B={B}, I={I}, H={H}")
     if T == 0 or B == 0 or H == 0:

@@ -1,4 +1,4 @@
-"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in registers.
+"""Layers of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in registers.
 
 Unlike in the plain kernel, blocks keep their weights and exchange h. One product of all inputs precedes the kernel.
 """
@@ -10,6 +10,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_lstm
 from cuda_ref._runtime.kept import kept
+from cuda_ref._runtime.layers import each_layer, layers_config
 from cuda_ref.lstm._parts import input_products, product_config, product_for
 
 DETERMINISTIC = True
@@ -22,13 +23,17 @@ EMULATED = 4  # multiprocessors of the emulated device
 def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
-    w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, "4*H"],
-    h0: Float[Tensor, "B H"],
-    c0: Float[Tensor, "B H"],
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    w_hh: Float[Tensor, "*L 4*H H"],
+    bias: Float[Tensor, "*L 4*H"],
+    h0: Float[Tensor, "*L B H"],
+    c0: Float[Tensor, "*L B H"],
+    w_ih_upper: Float[Tensor, "upper 4*H H"] | None = None,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "*L B H"], Float[Tensor, "*L B H"]]:
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
+
+    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024, any strides: torch
     copies tensors that are not contiguous. The results are contiguous.
@@ -42,7 +47,9 @@ def lstm(
     a group of blocks (512 on tensor cores); build.CudaError if the blocks do not fit on the device at the same time.
     Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.
     """
-    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
+    if w_ih_upper is not None:
+        return each_layer(lstm, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     if H > LARGEST:
         raise NotImplementedError(f"lstm: H must be at most {LARGEST}, for weights in registers; got {H}")
     if T == 0 or B == 0 or H == 0:
@@ -63,8 +70,12 @@ def lstm(
     return y, h, c
 
 
-def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+def config(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor, w_ih_upper: Tensor | None = None
+) -> str:
     """The steps that `lstm` runs: the product of the inputs, and the kernel for all time steps."""
+    if w_ih_upper is not None:
+        return layers_config(config, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     if 0 in (x.shape[0], x.shape[1], w_hh.shape[1]):
         return ""
     return f"{product_config(product_for(x), x, w_ih)}; lstm_{'mma' if _rows_on_tensor_cores(x, w_hh, h0) else 'words'}"

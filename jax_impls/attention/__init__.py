@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_attention, working
+from jax_impls._runtime.contract import check_attention, check_window, working
 
 VENDOR = "XLA"
 DTYPES_BEYOND = ("float8_e4m3fn", "float64")
+OPTIONS_BEYOND = ("window",)
 
 
-@partial(jax.jit, static_argnames=("causal", "sm_scale"))
+@partial(jax.jit, static_argnames=("causal", "sm_scale", "window"))
 def attention(
     q: Float[Array, "B H S_q D"],
     k: Float[Array, "B H_kv S_k D"],
@@ -27,6 +28,7 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Array, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
@@ -34,7 +36,8 @@ def attention(
     are float32. In 16 bits the numerators exp(s - max) are rounded to v's dtype for the second product, and the output
     is rounded once. H is a multiple of H_kv: query head h reads key head h // (H // H_kv). A group of query heads is
     one product, without a copy of k and v. `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the keys
-    j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN. The
+    j <= i + S_k - S_q, with `window` only that many up to its own; a query that sees none gives zeros, one
+    whose keys all score minus infinity gives NaN. The
     scores, B H S_q S_k float32 numbers, go through memory.
 
     float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. The products are computed in
@@ -45,6 +48,7 @@ def attention(
     check_attention(q, k, v, (scale_q, scale_k, scale_v), float64=True)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
+    near = check_window("attention", window, causal, S_k)
     if q.size == 0 or S_k == 0:
         return jnp.zeros(q.shape, q.dtype if scale_q is None else jnp.bfloat16)
     scale: jax.Array | float = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
@@ -59,7 +63,7 @@ def attention(
     grouped = q.reshape(B, H_kv, H // H_kv, S_q, D)
     s = product("bhgqd,bhkd->bhgqk", grouped, k) * scale
     if causal:
-        s = jnp.where(jnp.tri(S_q, S_k, S_k - S_q, dtype=bool), s, -jnp.inf)
+        s = jnp.where(visible(S_q, S_k, near), s, -jnp.inf)
     row_max = lax.stop_gradient(s.max(axis=-1, keepdims=True))  # cancels in the result
     p = jnp.exp(s - jnp.where(row_max == -jnp.inf, 0.0, row_max))
     row_sum = p.sum(axis=-1, keepdims=True)
@@ -69,3 +73,12 @@ def attention(
     if scale_v is not None:
         o = o * scale_v
     return o.reshape(q.shape).astype(q.dtype)
+
+
+def visible(S_q: int, S_k: int, window: int) -> jax.Array:
+    """The mask (S_q, S_k) of the keys that each query sees: up to its own, and only `window` of them if that is not 0.
+
+    It is computed from indices inside other kernels.
+    """
+    seen = jnp.tri(S_q, S_k, S_k - S_q, dtype=bool)
+    return seen & ~jnp.tri(S_q, S_k, S_k - S_q - window, dtype=bool) if window else seen

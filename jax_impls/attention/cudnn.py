@@ -10,13 +10,15 @@ import jax.numpy as jnp
 from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention  # the public one takes only BTNH
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.contract import check_attention
+from jax_impls._runtime.contract import check_attention, check_window
+from jax_impls.attention import visible
 
 VENDOR = "cuDNN through JAX"
 REQUIRES = "cuda"
+OPTIONS_BEYOND = ("window",)
 
 
-@partial(jax.jit, static_argnames=("causal", "sm_scale"))
+@partial(jax.jit, static_argnames=("causal", "sm_scale", "window"))
 def attention(
     q: Float[Array, "B H S_q D"],
     k: Float[Array, "B H_kv S_k D"],
@@ -24,6 +26,7 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Array, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
@@ -35,25 +38,28 @@ def attention(
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. cuDNN aligns its
     mask to the first key instead. Its mask is used if both agree: for S_q = S_k, and for the last S_k queries if S_q >
     S_k (earlier queries see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k the mask is
-    explicit, and cuDNN adds it to the scores.
+    explicit, and cuDNN adds it to the scores. `window` is cuDNN's sliding window where its causal mask is used, and
+    part of the explicit mask otherwise.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """
     check_attention(q, k, v)
     check_limits(q)
     S_q, S_k = q.shape[2], k.shape[2]
+    near = check_window("attention", window, causal, S_k)
     if q.size == 0 or S_k == 0:
         return jnp.zeros(q.shape, q.dtype)
     blind = max(0, S_q - S_k) if causal else 0  # number of first queries, which see no key
-    rectangle = causal and 1 < S_q < S_k
+    rectangle = causal and S_q < S_k and (S_q > 1 or near > 0)
     o = dot_product_attention(
         q[:, :, blind:],
         k,
         v,
-        mask=jnp.tri(S_q, S_k, S_k - S_q, dtype=bool)[None, None] if rectangle else None,
+        mask=visible(S_q, S_k, near)[None, None] if rectangle else None,
         scale=1.0 / math.sqrt(q.shape[3]) if sm_scale is None else sm_scale,
         mask_type=MaskType.CAUSAL if causal and S_q >= S_k else MaskType.NO_MASK,
         qkv_layout="BNTH",
+        sliding_window_length=near if near and not rectangle else None,
     )
     return jnp.pad(o, ((0, 0), (0, 0), (blind, 0), (0, 0)))
 

@@ -220,6 +220,15 @@ def check_attention(
     return sizes
 
 
+def check_window(operation: str, window: int | None, causal: bool, S_k: int) -> int:
+    """Checks the keys that a query sees up to its own, under a causal mask. Returns 0 if that is no limit."""
+    if window is None:
+        return 0
+    if window < 1 or not causal:
+        raise ValueError(f"{operation}: window must be at least 1, with causal=True; got {window}, causal={causal}")
+    return window if window < S_k else 0
+
+
 def check_ring_attention(q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int]:
     """Checks this rank's operands of attention over a split sequence: q (B, H, S, D), k and v (B, H_kv, S, D).
 
@@ -329,23 +338,36 @@ def check_adam_step(param: Array, grad: Array, m: Array, v: Array, *, step: int)
 
 
 def check_lstm(
-    x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array, *, float64: bool = False
+    x: Array,
+    w_ih: Array,
+    w_hh: Array,
+    bias: Array,
+    h0: Array,
+    c0: Array,
+    w_ih_upper: Array | None = None,
+    *,
+    float64: bool = False,
 ) -> tuple[int, int, int, int]:
     """Checks an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
 
-    Returns T, B, I and H.
+    With w_ih_upper (L - 1, 4H, H) L layers: w_hh (L, 4H, H), bias (L, 4H), h0 and c0 (L, B, H). Returns T, B, I and H.
     """
     T, B, I = check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
+    upper = () if w_ih_upper is None else check_dims("lstm", "w_ih_upper", w_ih_upper, ("L - 1", "4 H", "H"))[:1]
+    L, l = tuple(size + 1 for size in upper), ("L",) * len(upper)  # noqa: E741
     of_x = ("x", (T, B, I), ("T", "B", "I"))
-    check_shape("lstm", of_x, "h0", h0, (B, "H"))
-    H = h0.shape[1]
-    of_h0 = ("h0", (B, H), ("B", "H"))
-    check_shape("lstm", of_h0, "c0", c0, (B, H))
+    check_shape("lstm", of_x, "h0", h0, (*L, B, "H"))
+    H = h0.shape[-1]
+    of_h0 = ("h0", (*L, B, H), (*l, "B", "H"))
+    check_shape("lstm", of_h0, "c0", c0, (*L, B, H))
     check_shape("lstm", of_x, "w_ih", w_ih, ("4 H", I))
     check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
-    check_shape("lstm", of_h0, "w_hh", w_hh, (4 * H, H))
-    check_shape("lstm", of_h0, "bias", bias, (4 * H,))
+    check_shape("lstm", of_h0, "w_hh", w_hh, (*L, 4 * H, H))
+    check_shape("lstm", of_h0, "bias", bias, (*L, 4 * H))
     arrays = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    if w_ih_upper is not None:
+        check_shape("lstm", of_h0, "w_ih_upper", w_ih_upper, (*upper, 4 * H, H))
+        arrays["w_ih_upper"] = w_ih_upper
     check_arrays("lstm", arrays, float64=float64)
     return T, B, I, H
 

@@ -103,11 +103,11 @@ def _other_cases(problem: Problem) -> Iterator[tuple[str, Case]]:
     """Yield the cases with another option, and those with an argument as another family of inputs has it."""
     op, case = problem.op, problem.case
     for option in op.options:
-        for value in option.values:
-            if value != op.option_values(case)[option.name]:
-                other = op.with_options(case, **{option.name: value})
-                if op.output_shapes(other) == op.output_shapes(case) and op.operands(other) == op.operands(case):
-                    yield f"{option.name} was {value}", other
+        for value in option.others(op.option_values(case)[option.name]):
+            other = op.with_options(case, **{option.name: value})
+            alike = op.output_shapes(other) == op.output_shapes(case) and op.operands(other) == op.operands(case)
+            if alike and other != case:
+                yield f"{option.name} was {value}", other
     now = op.arguments(case)
     for name in op.families:
         other = replace(case, inputs=name)

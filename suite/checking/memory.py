@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np  # torch.unravel_index imports sympy
 import torch
 
 from suite.problem import far
@@ -104,7 +105,7 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple
     integer = INTEGERS[a.element_size()]
     differs = (a.view(integer) != b.view(integer)) & ~(a.isnan() & b.isnan())
     flat = int(differs.reshape(-1).to(torch.uint8).argmax())
-    at = position(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), a.shape)))
+    at = position(tuple(map(int, np.unravel_index(flat, a.shape))))
     got, before = (float(t.reshape(-1)[flat]) for t in (a, b))
     return f"at {at} {got:.9g}, but {before:.9g} in an earlier call with the same inputs"
 

@@ -69,6 +69,12 @@ def probe(
     return probe_cases(check_case, adapter, problems, on_case)
 
 
+def _is_optional(problem: Problem) -> bool:
+    """True for a case with an option that implementations need not have."""
+    given = dict(problem.case.options)
+    return any(option.beyond and option.name in given for option in problem.op.options)
+
+
 def probe_cases(
     check_case: Callable[[Problem], tuple[str, Diagnosis]],
     adapter: Adapter,
@@ -77,7 +83,8 @@ def probe_cases(
 ) -> ProbeResult:
     """Check telling cases as `probe` does, each by `check_case`.
 
-    check_case: returns what is wrong, empty if nothing is, and why.
+    check_case: returns what is wrong, empty if nothing is, and why. A case with an option that an implementation need
+    not have is not noted if it is declined.
     """
     passed: list[str] = []
     declined: dict[str, str] = {}
@@ -89,7 +96,8 @@ def probe_cases(
         try:
             reason, diagnosis = check_case(problem)
         except NotImplementedError as error:
-            declined[name] = str(error)
+            if not _is_optional(problem):
+                declined[name] = str(error)
             continue
         except RefusedError as refused:
             reason, diagnosis = str(refused), Diagnosis()

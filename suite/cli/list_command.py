@@ -139,8 +139,7 @@ def _operation_lines(
     example = ",".join(f"{dim}={size}" for dim, size in cases[0].dims)
     texts = [f"dimensions: {', '.join(op.dims)}; e.g. --shape {example}"]
     texts += [
-        f"{option.flag}: {option.about}"
-        + ("" if option.is_switch else f"; {', '.join(map(str, option.values))}; default {option.values[0]}")
+        f"{option.flag}: {option.about}" + ("" if option.is_switch else f"; {option.valid}; default {option.values[0]}")
         for option in op.options
     ]
     labels: dict[str, dict[str, None]] = {}

@@ -66,7 +66,8 @@ def _parameter(name: str, having: list[tuple[str, Option]]) -> inspect.Parameter
     option, abouts = having[0][1], list(dict.fromkeys(each.about for _, each in having))
     default = "Default: both." if option.is_switch and option.every else ""
     if not option.is_switch:
-        default = f"{', '.join(dict.fromkeys(str(value) for _, each in having for value in each.values))}."
+        values = dict.fromkeys(str(value) for _, each in having for value in each.values)
+        default = f"{option.valid if option.integers else ', '.join(values)}."
     metavar = None if option.is_switch else "VALUE"
     information = typer.Option(
         option.flag, metavar=metavar, help=f"{operations}: {'; or '.join(abouts)}. {default}".strip()

@@ -42,7 +42,7 @@ def compare(
     shared = [job for job in jobs if not job.op.over_ranks]
     together = [job for job in jobs if job.op.over_ranks]
     if shared and not finished:
-        with Pool(options.device, memory_bytes=options.memory_bytes) as pool:
+        with Pool(options.device, memory_bytes=options.memory_bytes, times=False) as pool:
             build_ahead(shared, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
     ledger = Ledger(shared, options, observer, finished, options.devices)
     with DeviceProcesses(setup_of(shared, options), options.devices) as processes:

@@ -37,7 +37,7 @@ class Session:
         if setup.own is not None:
             custom.from_description(setup.own.source, setup.own.about)
         self.options = replace(setup.options, device=device, host=None, devices=1)
-        self._pool = Pool(device, memory_bytes=self.options.memory_bytes)
+        self._pool = Pool(device, memory_bytes=self.options.memory_bytes, times=self.options.timed)
         self._run = DeviceRun(self._pool, self.options, {}, interpreted_too=not self.options.native_only)
         self._inspection = Inspection(self.options)
         facts = device_facts(device.type)

@@ -15,28 +15,46 @@ from torch import Tensor
 from suite.exact import functions
 from suite.exact.double_double import BLOCK_ELEMENTS, DoubleDouble, concatenated, exactly
 from suite.exact.products import product
+from suite.numerics.masks import hidden
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> DoubleDouble:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None, window: int | None = None
+) -> DoubleDouble:
     keys, values = (exactly(_per_query_head(each, q.shape[1])) for each in (k, v))
-    return _attended(exactly(q.flatten(0, 1)), keys, values, causal=causal, sm_scale=sm_scale).view(*q.shape)
+    return _attended(exactly(q.flatten(0, 1)), keys, values, causal=causal, sm_scale=sm_scale, window=window).view(
+        *q.shape
+    )
 
 
 def _attended(
-    q: DoubleDouble, k: DoubleDouble, v: DoubleDouble, *, causal: bool, sm_scale: float | None = None
+    q: DoubleDouble,
+    k: DoubleDouble,
+    v: DoubleDouble,
+    *,
+    causal: bool,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> DoubleDouble:
     """Return the results of heads (heads, S_q, D), with keys and values of their own."""
     if 0 in q.high.shape or 0 in k.high.shape:
         return _zeros(q.high)
     found, values = [], v.finite()
     for heads, rows in _blocks(q.high, k.high):
-        p, _ = _weights(q[heads, rows], k[heads], rows.start, q.high.shape[1], causal, sm_scale)
+        p, _ = _weights(q[heads, rows], k[heads], rows.start, q.high.shape[1], causal, sm_scale, window)
         found.append(product(p, values[heads]).view(-1, v.high.shape[2]))
     return concatenated(found).view(*q.high.shape)
 
 
 def attention_grad(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    do: Tensor,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[DoubleDouble, DoubleDouble, DoubleDouble]:
     """The gradients; the query heads of a group add to those of their keys and values."""
     if 0 in q.shape or 0 in k.shape:
@@ -46,9 +64,9 @@ def attention_grad(
     scale, dq, of_keys, of_values = _scale(q, sm_scale), [], _zeros(keys), _zeros(keys)
     for heads, rows in _blocks(queries, keys):
         some_q, some_do = queries[heads, rows], given[heads, rows]
-        p, hidden = _weights(exactly(some_q), exactly(keys[heads]), rows.start, q.shape[2], causal, sm_scale)
+        p, unseen = _weights(exactly(some_q), exactly(keys[heads]), rows.start, q.shape[2], causal, sm_scale, window)
         dp = product(some_do, values[heads].mT)
-        dp = dp if hidden is None else dp.masked_fill(hidden, 0.0)
+        dp = dp if unseen is None else dp.masked_fill(unseen, 0.0)
         ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * scale
         dq.append(product(ds, keys[heads]).view(-1, q.shape[3]))
         for total, pairs, rows_of in ((of_keys, ds, some_q), (of_values, p, some_do)):
@@ -70,7 +88,7 @@ def multi_head_attention(x: Tensor, w_qkv: Tensor, w_out: Tensor, *, heads: int,
 
 
 def _weights(
-    q: DoubleDouble, k: DoubleDouble, start: int, queries: int, causal: bool, sm_scale: float | None
+    q: DoubleDouble, k: DoubleDouble, start: int, queries: int, causal: bool, sm_scale: float | None, window: int | None
 ) -> tuple[DoubleDouble, Tensor | None]:
     """Return the softmax of the scores of queries from `start` on, and which keys they do not see, if there is a mask.
 
@@ -80,9 +98,8 @@ def _weights(
     if not causal:
         return functions.softmax(scores), None
     rows, keys = scores.high.shape[-2:]
-    last = torch.arange(start, start + rows, device=k.high.device) + (keys - queries)
-    hidden = torch.arange(keys, device=k.high.device) > last[:, None]
-    return functions.softmax(scores.masked_fill(hidden, -math.inf)).masked_fill(hidden, 0.0), hidden
+    unseen = hidden(range(start, start + rows), range(keys), keys - queries, window, k.high.device)
+    return functions.softmax(scores.masked_fill(unseen, -math.inf)).masked_fill(unseen, 0.0), unseen
 
 
 def _scale(q: Tensor, sm_scale: float | None) -> DoubleDouble:

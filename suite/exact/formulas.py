@@ -101,14 +101,27 @@ def conv2d(x: Tensor, weight: Tensor, *, stride: int, padding: int, precision: s
 
 
 def lstm(
-    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor, w_ih_upper: Tensor | None = None
+) -> tuple[DoubleDouble, DoubleDouble, DoubleDouble]:
+    if w_ih_upper is None:
+        return _lstm_layer(exactly(x), w_ih, w_hh, bias, h0, c0)
+    y, states = exactly(x), []
+    for operands in zip((w_ih, *w_ih_upper), w_hh, bias, h0, c0, strict=True):
+        y, *state = _lstm_layer(y, *operands)
+        states.append([each.view(1, *h0.shape[1:]) for each in state])
+    h, c = (concatenated(list(each)) for each in zip(*states, strict=True))
+    return y, h, c
+
+
+def _lstm_layer(
+    x: DoubleDouble, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
 ) -> tuple[DoubleDouble, DoubleDouble, DoubleDouble]:
     h, c, steps, size = exactly(h0), exactly(c0), [], h0.shape[1]
-    for part in x:
-        z = product(part, w_ih.T) + product(h, w_hh.T) + bias
+    for t in range(len(x.high)):
+        z = product(x[t], w_ih.T) + product(h, w_hh.T) + bias
         i, f, g, o = (z[:, gate * size : gate * size + size] for gate in range(4))
         c = functions.sigmoid(f) * c + functions.sigmoid(i) * functions.tanh(g)
         h = functions.sigmoid(o) * functions.tanh(c)
         steps.append(h.view(1, *h0.shape))
-    y = concatenated(steps) if steps else exactly(x.new_zeros(0, *h0.shape))
+    y = concatenated(steps) if steps else exactly(h0.new_zeros(0, *h0.shape))
     return y, h, c

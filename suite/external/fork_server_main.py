@@ -17,7 +17,7 @@ from suite.external.channel import leave
 from suite.external.process_main import run
 from suite.hardware.device import Device
 from suite.processes.codec import from_json
-from suite.processes.preload import preload
+from suite.processes.preload import preload, share_eviction_memory
 from suite.processes.startup import detach, set_up
 
 PID = struct.Struct("!i")
@@ -88,6 +88,7 @@ def main() -> None:
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
     device = from_json(Device, json.loads(arguments.device), "--device")
+    share_eviction_memory(device)
     _serve(device, arguments.control, arguments.stacks, arguments.lifeline)
 
 

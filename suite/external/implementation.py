@@ -20,6 +20,7 @@ from suite.implementations.identity import ExternalReference
 from suite.implementations.implementation import Implementation, Obstacle
 from suite.problem.case import Case
 from suite.problem.operation import Operation
+from suite.problem.telling_case import added_operands
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,10 @@ class ExternalImplementation(Implementation):
         """None: the function itself refuses a dtype by raising NotImplementedError."""
         return None
 
+    def _option_obstacle(self, case: Case) -> Obstacle | None:
+        """None: `function_for` refuses an option for which the function has no parameter."""
+        return None
+
     def load(self) -> ModuleType:
         """The file's module, imported once for each version of the file."""
         return self._load().module
@@ -104,11 +109,12 @@ class ExternalImplementation(Implementation):
         return module.ExternalFunction(self._load(), op.entry, self.path, self.line, adapt)
 
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
-        """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8, or for
-        an option that does not have its default."""
+        """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8, for the
+        operands that an option adds, or for an option that does not have its default."""
         function = self.function()
         op = ops.operation(case)
-        arguments, plain = self.accepted(function, op.arguments(case)), len(op.operands(case))
+        arguments, added = self.accepted(function, op.arguments(case)), added_operands(op, case)
+        plain = len(op.operands(case)) - added
         lacking = self._defaults().keys() & missing_options(function, arguments)
         rest = {name: value for name, value in arguments.items() if name not in lacking}
         if not missing_parameters(function, inputs, rest):
@@ -116,7 +122,8 @@ class ExternalImplementation(Implementation):
                 given = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(lacking))
                 raise NotImplementedError(f"has no parameter for {given}: {signature(op)}")
         elif not missing_parameters(function, plain, rest):
-            raise NotImplementedError(f"takes {plain} arrays, and a case of {case.dtype} has {inputs}: {signature(op)}")
+            kind = ", ".join(f"{name}={value}" for name, value in case.options) if added else case.dtype
+            raise NotImplementedError(f"takes {plain} arrays, and a case of {kind} has {inputs}: {signature(op)}")
         return function
 
     def accepted(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

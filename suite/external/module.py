@@ -167,8 +167,11 @@ def _own_source(path: Path, operation: str) -> ModuleType:
 def _launcher(path: Path, operation: str) -> ModuleType:
     """A copy of `cuda_ref/<operation>/__init__.py` whose launches go to the source `path`."""
     from cuda_ref import build
+    from cuda_ref.build import rewrite
 
     def launch(source: str, function: str, device: Any, *arguments: Any) -> None:
+        if function != operation and function not in rewrite.launchers(path.read_text(encoding="utf-8")):
+            raise NotImplementedError(f"{path.name} has no launcher {function}")
         build.launch(path, function, device, *arguments)
 
     spec = importlib.util.spec_from_file_location(f"with__{path.stem}", ROOT / "cuda_ref" / operation / "__init__.py")

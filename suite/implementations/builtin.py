@@ -16,7 +16,7 @@ from suite.core.package import qualified
 from suite.core.paths import ROOT
 from suite.implementations.implementation import Implementation
 
-CONSTANTS = ("VENDOR", "PEER", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND")
+CONSTANTS = ("VENDOR", "PEER", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND", "OPTIONS_BEYOND")
 
 
 @cache
@@ -38,6 +38,7 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
                     deterministic=constants.get("DETERMINISTIC") is True,
                     arithmetic=constants.get("ARITHMETIC"),
                     dtypes_beyond=constants.get("DTYPES_BEYOND", ()),
+                    options_beyond=constants.get("OPTIONS_BEYOND", ()),
                 )
             )
     return tuple(found)

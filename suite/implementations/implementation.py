@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from suite import frameworks
+from suite import frameworks, ops
 from suite.core.package import install_command
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
@@ -45,6 +45,8 @@ class Implementation:
     """Products that replace one float32 product, such as `6 x bfloat16` (`ARITHMETIC`); the row's limit follows it."""
     dtypes_beyond: tuple[str, ...] = ()
     """Dtypes that it takes besides those of every implementation (`DTYPES_BEYOND`)."""
+    options_beyond: tuple[str, ...] = ()
+    """Options of which it takes every value, where others take only the plain one (`OPTIONS_BEYOND`)."""
     source: Source | None = None
     """The file that defines the operation, if it is a user's."""
     peer: str | None = None
@@ -84,13 +86,20 @@ class Implementation:
                 return "unsupported", f"needs compute capability {needed[0]}.{needed[1]}; this device has {actual}"
         if self.peer is not None and not is_installed(self.peer):
             return "unavailable", f"{self.peer} is not installed; {install_command('peers')}"
-        return None if case is None else self._dtype_obstacle(case)
+        return None if case is None else self._dtype_obstacle(case) or self._option_obstacle(case)
 
     def _dtype_obstacle(self, case: Case) -> Obstacle | None:
         dtypes = [*DTYPES, *self.dtypes_beyond]
         if case.dtype in dtypes:
             return None
         return "unsupported", f"takes no {case.dtype}; it takes {', '.join(dtypes)}"
+
+    def _option_obstacle(self, case: Case) -> Obstacle | None:
+        given = dict(case.options)
+        for option in ops.options(self.operation) if case.source is None else ():
+            if option.beyond and option.name in given and option.name not in self.options_beyond:
+                return "unsupported", f"has no {option.name}; its cases have {option.name}={option.values[0]}"
+        return None
 
     def load(self) -> ModuleType:
         """Import the implementation's module. `adapter.prepare` must have been called in this process."""

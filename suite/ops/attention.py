@@ -15,9 +15,11 @@ from suite.numerics.attention import attention_errors
 from suite.numerics.bounds import deviations, limit
 from suite.numerics.float8 import FLOAT8, scales
 from suite.numerics.formats import DOUBLE, DTYPES, OUTPUT_DTYPES
+from suite.numerics.masks import first_seen, hidden, pairs_up_to
 from suite.numerics.noise import Noise, sample
 from suite.problem import blocks, family, numbers
 from suite.problem.attention_inputs import (
+    add_float8,
     far_below,
     large_scores,
     large_values,
@@ -30,7 +32,7 @@ from suite.problem.attention_inputs import (
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
-from suite.problem.option import Option
+from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
 from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
@@ -40,6 +42,8 @@ ODD = (3, 2, 1, 50, 70, 64)
 FEW_KEYS = (3, 2, 1, 10, 19, 64)
 """The same shape with fewer keys, for families that kernels compute key by key."""
 
+WINDOWS = {"causal": (True,), "window": ("1", "40", "64", "300")}
+"""Options of the family with windows."""
 SM_SCALE = 0.3125
 """Scale of the scores in the family that passes one. It is exact in every type, so all implementations use the same."""
 
@@ -51,6 +55,11 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
     if group == 1:
         return found
     return found[[each // group - first for each in range(heads.start, heads.stop)]]
+
+
+def window_of(case: Case) -> int | None:
+    """Return the number of keys that a query of the case sees, up to its own; None without a window."""
+    return None if (value := case.option("window")) is None else int(value)
 
 
 def rows_truth(
@@ -75,52 +84,53 @@ def rows_truth(
 
 
 def attended(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, s_q: int, *, causal: bool, dtype: str, finite_v: bool
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    start: int,
+    s_q: int,
+    *,
+    causal: bool,
+    dtype: str,
+    finite_v: bool,
+    window: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the exact output rows of the scaled `q`, which begin at query `start` of `s_q`, and their errors.
 
     The errors are the systematic ones and the variances, in the arithmetic of `dtype`. All tensors are float64, of one
     head or several.
 
-    finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
+    finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device. window: keys up to its own
+    that a query sees, if there is a causal mask.
     """
     s_k, d = k.shape[-2:]
     last_row = start + q.shape[-2]
     seen = max(0, min(s_k, last_row + s_k - s_q)) if causal else s_k  # keys up to the last visible
     if seen == 0 or d == 0:
         return torch.zeros_like(q), torch.zeros_like(q), torch.zeros_like(q)
-    k, v = k[..., :seen, :], v[..., :seen, :]
+    keys = range(first_seen(start, s_k - s_q, window), seen)
+    k, v = k[..., keys.start : seen, :], v[..., keys.start : seen, :]
     scores = q @ k.mT
-    hidden = None
+    unseen = None
     if causal:
-        last = torch.arange(start, last_row, device=q.device) + (s_k - s_q)
-        hidden = torch.arange(seen, device=q.device) > last[:, None]
-        scores.masked_fill_(hidden, -math.inf)
+        unseen = hidden(range(start, last_row), keys, s_k - s_q, window, q.device)
+        scores.masked_fill_(unseen, -math.inf)
     p = torch.softmax(scores, dim=-1)
-    if hidden is not None and start < s_q - s_k:
-        p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
+    if unseen is not None and start < s_q - s_k:
+        p.masked_fill_(unseen, 0.0)  # a query that sees no key gives zeros
     # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
     finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
     value = p @ finite
     systematic, variance = attention_errors(
-        value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=s_k, dtype=dtype
+        value, p, scores, q.square() @ k.square().mT, finite, head_dim=d, terms=min(s_k, window or s_k), dtype=dtype
     )
     if finite_v:
         return value, systematic, variance
     odd = ~v.isfinite()
     for key in odd.any(dim=1).nonzero().flatten().tolist():
         product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
-        value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
+        value += product if unseen is None else product.masked_fill_(unseen[:, key, None], 0.0)
     return value, systematic, variance
-
-
-def add_float8(families: dict[str, Family]) -> dict[str, Family]:
-    """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
-    without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted", "below", "range")
-    return {
-        name: family if name in without or "infinity" in name else replace(family, dtypes=(*family.dtypes, FLOAT8))
-        for name, family in families.items()
-    }
 
 
 class Attention(Operation):
@@ -129,16 +139,25 @@ class Attention(Operation):
     name = "attention"
     formula = "O[b, h, i] = softmax over visible j of (Q[b, h, i] . K[b, h_kv, j] / sqrt(D)) times V[b, h_kv, j]"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
-    options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
+    options = (
+        Option("causal", (False, True), "queries do not see later keys", every=True),
+        Option(
+            "window", ("none", "5", "64", "100"), "causal, and each query sees only so many keys up to its own",
+            integers=True, beyond=True,
+        ),
+    )  # fmt: skip
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_feature", (1, 2, 1, 31, 33, 1), first=False),
         TellingCase("two_queries", (1, 2, 1, 2, 33, 64), options={"causal": True}, first=False),
         TellingCase("whole_tiles", (1, 2, 1, 192, 192, 64), options={"causal": True}, first=False),
+        TellingCase("window_blind", (1, 2, 1, 190, 150, 64), options={"window": "40"}, first=False),
+        TellingCase("window_tiles", (1, 2, 1, 400, 400, 64), options={"window": "100"}, first=False),
+        TellingCase("window_of_one_query", (1, 2, 1, 1, 300, 64), options={"window": "70"}, first=False),
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
-    untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "subnormal@", "minus_infinity_all")
+    untold: tuple[str, ...] = ("nan_causal", "infinity", "subnormal", "subnormal@", "minus_infinity_all", "window_nan")
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 2, 1, 40, 8200, 64)),
         TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),
@@ -213,6 +232,18 @@ class Attention(Operation):
                 shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
                 options={"causal": (True,)},
             ),
+            "window": Family(
+                "sliding windows: shorter and longer than a tile, as long as one, and longer than the keys",
+                family.NORMALS,
+                shapes=((1, 2, 1, 150, 190, 64),),
+                options=WINDOWS,
+            ),
+            "window_nan": Family(
+                "one NaN, which windows hide from some queries",
+                single_element(math.nan, 0, 1, 2),
+                shapes=(FEW_KEYS,),
+                options={"causal": (True,), "window": ("5",)},
+            ),
             "huge": family.huge((1, 32, 32, 2**19 + 1, 64, 128), options={"causal": (False,)}),
         }
     )
@@ -267,8 +298,25 @@ class Attention(Operation):
         by_shape = case.inputs in ("normal", "sizes", "long_thin") and case.dtype != FLOAT8
         return replace(case, inputs="shifted") if by_shape else case
 
+    def case(
+        self,
+        shape: Shape,
+        dtype: str | None = None,
+        precision: str | None = None,
+        *,
+        inputs: str = "normal",
+        **options: Value | None,
+    ) -> Case:
+        """Make a case as `Operation.case` does. A window ends at a query's own key, so it makes the case causal."""
+        if options.get("window", "none") not in (None, "none"):
+            options["causal"] = True
+        return super().case(shape, dtype, precision, inputs=inputs, **options)
+
     def arguments(self, case: Case) -> dict[str, Any]:
-        return {"causal": case.option("causal", False), **self.family(case.inputs).arguments}
+        """Return the keyword arguments of the call. Without a window there is no argument of that name."""
+        window = window_of(case)
+        sliding = {} if window is None else {"window": window}
+        return {"causal": case.option("causal", False), **sliding, **self.family(case.inputs).arguments}
 
     def scale(self, case: Case) -> float:
         return float(self.arguments(case).get("sm_scale", 1.0 / math.sqrt(max(case["D"], 1))))
@@ -296,8 +344,9 @@ class Attention(Operation):
                     operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
                     at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
                     value[at], systematic[at], variance[at] = attended(
-                        *operands, start, s_q, causal=case.option("causal", False), dtype=case.dtype, finite_v=finite_v
-                    )
+                        *operands, start, s_q, causal=case.option("causal", False), dtype=case.dtype,
+                        finite_v=finite_v, window=window_of(case),
+                    )  # fmt: skip
             index = (slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d))
             yield rows_truth(index, value, systematic, variance, b * h * s_q, case.dtype)
             del value, systematic, variance
@@ -328,13 +377,18 @@ class Attention(Operation):
         s_q, s_k = case["S_q"], case["S_k"]
         if not case.option("causal"):
             return s_q * s_k
-        first = max(0, s_q - s_k)  # the first query that sees a key
-        seen_first, seen_last = s_k - s_q + first + 1, s_k
-        return (seen_first + seen_last) * (s_q - first) // 2
+        before = 0 if (window := window_of(case)) is None else pairs_up_to(s_q, s_k - s_q - window)
+        return pairs_up_to(s_q, s_k - s_q) - before
 
     def flops(self, case: Case) -> int:
         """Count two products of 2 D operations for each visible pair."""
         return 4 * case["B"] * case["H"] * case["D"] * self.visible_pairs(case)
+
+    def bytes(self, case: Case) -> int:
+        """Return the least memory traffic. Keys and values before every window are not read."""
+        unseen = first_seen(0, case["S_k"] - case["S_q"], window_of(case)) / max(case["S_k"], 1)
+        read = sum(map(self.family(case.inputs).stored, self.operands(case)[1:3], (1, 2)))
+        return super().bytes(case) - int(read * case.element_bytes * unseen)
 
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]

@@ -22,10 +22,18 @@ from suite.numerics.bounds import (
     truncation,
 )
 from suite.numerics.formats import DOUBLE, DTYPES, is_narrow, unit_roundoff, working
+from suite.numerics.masks import first_seen, hidden
 from suite.numerics.noise import Noise, sample
-from suite.ops.attention import SM_SCALE, Attention
+from suite.ops.attention import SM_SCALE, WINDOWS, Attention, window_of
 from suite.problem import family, numbers, outputs
-from suite.problem.attention_inputs import far_below, large_scores, minus_infinity, stored_bshd
+from suite.problem.attention_inputs import (
+    append_normal_gradient,
+    far_below,
+    large_scores,
+    minus_infinity,
+    one_nan,
+    stored_bshd,
+)
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.option import Option
@@ -204,32 +212,6 @@ def sums_over_queries(p_ds: Pairs, q: torch.Tensor, do: torch.Tensor, scale: flo
     return dk, Sum(p_ds.p.mT @ do, variance, p_ds.p_shift.mT @ do.abs(), p_squared.mT @ do.square())
 
 
-def append_normal_gradient(values: numbers.Values) -> numbers.Values:
-    """Draw q, k and v by `values`, and do as normal numbers."""
-
-    def with_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        return (*values(shapes[:3], case, source), numbers.normals(shapes[3], case, source))
-
-    return with_gradient
-
-
-def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Normal numbers with one NaN in each batch entry, in q, k, v and do in rotation.
-
-    It is in the last query's row or in that of the first key, which every query sees: the affected results are the same
-    whether hidden pairs are left out of sums or weighted by 0.
-    """
-    drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
-    first = numbers.index_below(len(drawn), source)
-    for batch in range(case["B"]):
-        position = (first + batch) % len(drawn)
-        _, heads, rows, d = drawn[position].shape
-        row = rows - 1 if position in (0, 3) else 0
-        at = (batch, numbers.index_below(heads, source), row, numbers.index_below(d, source))
-        numbers.put(drawn[position], math.nan, at)
-    return drawn
-
-
 class AttentionGrad(Attention):
     rank = 55
     group = "attention"
@@ -238,7 +220,13 @@ class AttentionGrad(Attention):
     formula = "dQ, dK, dV = gradients of the sum of dO * O, where O = softmax(Q K^T / sqrt(D)) V; with the forward pass"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     outputs = ("dq", "dk", "dv")
-    options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
+    options = (
+        Option("causal", (False, True), "queries do not see later keys", every=True),
+        Option(
+            "window", ("none", "5", "64", "100"), "causal, and each query sees only so many keys up to its own",
+            integers=True, beyond=True,
+        ),
+    )  # fmt: skip
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     untold: tuple[str, ...] = ("nan_causal", "infinity@3")
     large: ClassVar[tuple[TellingCase, ...]] = (
@@ -276,6 +264,12 @@ class AttentionGrad(Attention):
             options=CAUSAL,
             arguments={"sm_scale": SM_SCALE},
         ),
+        "window": Family(
+            "sliding windows: shorter and longer than a tile, as long as one, and longer than the keys",
+            family.NORMALS,
+            shapes=((1, 2, 1, 150, 190, 64),),
+            options=WINDOWS,
+        ),
         "empty_rows": Family(
             "causal with more queries than keys: the first see no key, and have no gradient",
             family.NORMALS,
@@ -312,6 +306,7 @@ class AttentionGrad(Attention):
         b, h, h_kv, s_q, s_k, d = case.shape
         count, group = self.output_shape(case)[0], h // h_kv if h_kv else 0
         starts = outputs.starts(self.output_shapes(case))
+        window = window_of(case) or max(s_q, s_k)
 
         at_once = self._key_heads_at_once(case)
         # Hidden keys are left out unless an input has an infinity or NaN, whose product with 0 is NaN.
@@ -329,7 +324,7 @@ class AttentionGrad(Attention):
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
                     begin = starts[0] + (batch * h + head) * s_q * d
-                    yield own.truth(begin, s_k, count, b * h * s_q, case.dtype)
+                    yield own.truth(begin, min(s_k, window), count, b * h * s_q, case.dtype)
                 for total, part, mine in zip(key_sums, parts, member_sums, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
@@ -337,7 +332,7 @@ class AttentionGrad(Attention):
             for output, total, part in zip((1, 2), key_sums, parts, strict=True):
                 begin = starts[output] + (batch * h_kv + first) * s_k * d
                 rows = b * min(h * s_q, h_kv * s_k)
-                yield total.truth(begin, group * s_q, count, rows, case.dtype, part if group > 1 else None)
+                yield total.truth(begin, group * min(s_q, window), count, rows, case.dtype, part if group > 1 else None)
 
     def _key_heads_at_once(self, case: Case) -> int:
         """Return the number of key heads in one matrix product, with one query head for each."""
@@ -361,21 +356,23 @@ class AttentionGrad(Attention):
         group = h // h_kv
         heads = slice(key_heads.start * group + member, key_heads.stop * group, group)
         k, v = (each[batch, key_heads].double() for each in inputs[1:3])
-        scale = self.scale(case)
+        scale, window = self.scale(case), window_of(case)
         rows = self._rows(case)
         for start in range(0, s_q, rows):
             q, do = (each[batch, heads, start : start + rows].double() for each in (inputs[0], inputs[3]))
-            hidden, seen = None, s_k  # keys that any of these queries sees
+            unseen, keys = None, slice(0, s_k)  # keys that any of these queries sees
             if case.option("causal"):
-                last = torch.arange(start, start + q.shape[1], device=q.device) + (s_k - s_q)
-                seen = max(1, min(s_k, start + q.shape[1] + s_k - s_q)) if skips else s_k
-                hidden = torch.arange(seen, device=q.device) > last[:, None]
-            p_ds = pairs(q, k[:, :seen], v[:, :seen], do, hidden, scale, case.dtype, s_k)
-            mine = sum_over_keys(p_ds, k[:, :seen], scale)
+                if skips:
+                    last = max(1, min(s_k, start + q.shape[1] + s_k - s_q))
+                    keys = slice(min(first_seen(start, s_k - s_q, window), last - 1), last)
+                rows_seen = range(start, start + q.shape[1])
+                unseen = hidden(rows_seen, range(keys.start, keys.stop), s_k - s_q, window, q.device)
+            p_ds = pairs(q, k[:, keys], v[:, keys], do, unseen, scale, case.dtype, min(s_k, window or s_k))
+            mine = sum_over_keys(p_ds, k[:, keys], scale)
             for name in ("value", "variance", "shift", "squares"):
                 getattr(query_sums, name)[:, start : start + rows] = getattr(mine, name)
             for total, part in zip(key_sums, sums_over_queries(p_ds, q, do, scale), strict=True):
-                total.add_to(slice(seen), part)
+                total.add_to(keys, part)
 
     def flops(self, case: Case) -> int:
         """Count seven products of 2 D operations for each visible pair: two forward, five backward."""

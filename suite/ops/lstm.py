@@ -1,4 +1,4 @@
-"""lstm: a layer of LSTM cells over T time steps, with one bias; returns the outputs of all steps and the last state."""
+"""lstm: layers of LSTM cells over T time steps, with one bias each; returns the last layer's outputs and all states."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
+from suite.problem.option import Option
 from suite.problem.shape import Shape
 from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
@@ -47,25 +48,56 @@ class State:
 
 
 class Cell:
-    """The weights of a step and their squares, float64, for a step's values and errors."""
+    """A layer's weights and their squares, float64, for the values and errors of steps."""
 
-    def __init__(self, w_hh: torch.Tensor, inner: int, dtype: str) -> None:
-        self.weights = w_hh.double().T
-        self.squares = self.weights.square()
-        self.terms, self.dtype, self.depth = inner + len(self.weights) + 1, dtype, MMA_DEPTH.get(dtype)
+    def __init__(self, w_ih: torch.Tensor, w_hh: torch.Tensor, bias: torch.Tensor, dtype: str) -> None:
+        self.input_weights, self.weights, self.bias = w_ih.double().T, w_hh.double().T, bias.double()
+        self.input_squares, self.squares = self.input_weights.square(), self.weights.square()
+        self.terms, self.dtype = len(self.input_weights) + len(self.weights) + 1, dtype
+        self.depth = MMA_DEPTH.get(dtype)
 
-    def step(self, before: State, inputs: torch.Tensor, bias: torch.Tensor, spread: torch.Tensor) -> State:
-        """Compute the next state. inputs (B, 4H): x w_ih^T; spread: the sum of squares of its terms and of the bias."""
-        u = unit_roundoff(working(self.dtype))
+    def inputs(self, x: torch.Tensor, error: torch.Tensor | None) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Multiply some steps of x (T, B, I), float64, by w_ih; yield the arguments of `step`.
+
+        error: standard deviations of the errors of x, the results of a layer below. None: x is exact.
+        """
+        products, spread = x @ self.input_weights, x.square() @ self.input_squares + self.bias.square()
+        new = old = torch.zeros((), dtype=torch.float64, device=x.device).expand(products.shape)
+        if error is not None:
+            new = rounding_variance(x, self.dtype) @ self.input_squares if is_narrow(self.dtype) else new
+            old = error.square() @ self.input_squares
+        return zip(products, spread, new, old, strict=True)
+
+    def steps(
+        self, state: State, x: torch.Tensor, error: torch.Tensor | None
+    ) -> tuple[State, torch.Tensor, torch.Tensor]:
+        """Compute some steps: the last state, h of all, and the standard deviations of its errors."""
+        values, errors = [], []
+        for inputs in self.inputs(x, error):
+            state = self.step(state, *inputs)
+            values.append(state.h)
+            errors.append(state.h_error)
+        return state, torch.stack(values), torch.stack(errors)
+
+    def step(
+        self, before: State, inputs: torch.Tensor, spread: torch.Tensor, new: torch.Tensor, old: torch.Tensor
+    ) -> State:
+        """Compute the next state. inputs (B, 4H): x w_ih^T; spread: the sum of squares of its terms and of the bias.
+
+        new, old: variances that the products have from the rounding of x, and from its errors.
+        """
+        u, bias = unit_roundoff(working(self.dtype)), self.bias
         z = inputs + bias + before.h @ self.weights
         spread_squared = spread + before.h.square() @ self.squares
-        fresh = sum_variance(z, spread_squared, self.terms, self.depth, None, self.dtype)
+        fresh = sum_variance(z, spread_squared, self.terms, self.depth, None, self.dtype) + new
         if is_narrow(self.dtype):  # h as a factor; x w_ih^T, its sum with the bias, and z in memory
             fresh += rounding_variance(before.h, self.dtype) @ self.squares
             for stored in (inputs, inputs + bias, z):
                 fresh += rounding_variance(stored, self.dtype)
-        carried = (before.h_error.square() @ self.squares).sqrt_() + sum_shift(z, self.terms, self.depth)
-        (new_i, new_f, new_g, new_o), old = fresh.sqrt_().chunk(4, dim=1), carried.chunk(4, dim=1)
+        carried = (before.h_error.square() @ self.squares + old).sqrt_() + sum_shift(z, self.terms, self.depth)
+        (new_i, new_f, new_g, new_o), (old_i, old_f, old_g, old_o) = (
+            each.chunk(4, dim=1) for each in (fresh.sqrt_(), carried)
+        )
         i, f, g, o = z.chunk(4, dim=1)
         i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
         c = f * before.c + i * g
@@ -73,12 +105,12 @@ class Cell:
         by_g, by_o = i * (1 - g.square()), c.tanh().abs() * o * (1 - o)
         own = ACTIVATION * u * (g.abs() + before.c.abs() + i) + u * (2 * (f * before.c).abs() + 2 * (i * g).abs())
         new = scaled_error(by_i, new_i) + scaled_error(by_f, new_f) + scaled_error(by_g, new_g) + own
-        kept = f * before.c_error + scaled_error(by_i, old[0]) + scaled_error(by_f, old[1]) + scaled_error(by_g, old[2])
+        kept = f * before.c_error + scaled_error(by_i, old_i) + scaled_error(by_f, old_f) + scaled_error(by_g, old_g)
         c_error = (new.square() + kept.square()).sqrt_()
         squashed = c.tanh()
         h, by_c = o * squashed, o * (1 - squashed.square())
         own = ACTIVATION * u * (squashed.abs() + o) + u * h.abs()
-        new, kept = scaled_error(by_o, new_o) + own, scaled_error(by_o, old[3]) + scaled_error(by_c, c_error)
+        new, kept = scaled_error(by_o, new_o) + own, scaled_error(by_o, old_o) + scaled_error(by_c, c_error)
         h_error = (new.square() + kept.square()).sqrt_()
         return State(h, c, h_error, c_error)
 
@@ -118,15 +150,17 @@ def drawn(
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        x, w_ih, w_hh, b, h0, c0 = (numbers.normals(shape, case, source).double() for shape in shapes)
+        x, w_ih, w_hh, b, h0, c0, *upper = (numbers.normals(shape, case, source).double() for shape in shapes)
         size = case["H"]
         w_ih *= inner / math.sqrt(max(case["I"], 1))
+        for w in upper:
+            w *= inner / math.sqrt(max(size, 1))
         w_hh *= recurrent / math.sqrt(max(size, 1))
-        b[size : 2 * size] += forget
-        b[2 * size : 3 * size] += change
+        b[..., size : 2 * size] += forget
+        b[..., 2 * size : 3 * size] += change
         h0 *= state
         c0 *= state
-        return tuple(each.to(numbers.dtype_of(case)) for each in (x, w_ih, w_hh, b, h0, c0))
+        return tuple(each.to(numbers.dtype_of(case)) for each in (x, w_ih, w_hh, b, h0, c0, *upper))
 
     return values
 
@@ -146,9 +180,16 @@ class Lstm(Operation):
     formula = "i, f, g, o = x[t] W_ih^T + h W_hh^T + bias; c = s(f) c + s(i) tanh(g); y[t] = h = s(o) tanh(c)"
     dtypes_beyond = (DOUBLE,)
     dims = ("T", "B", "I", "H")
+    options = (
+        Option("layers", ("1", "2", "3", "4"), "layers of cells: the outputs of each are the inputs of the next"),
+    )
     outputs = ("y", "h", "c")
     sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))
-    telling = (TellingCase("tensor_cores", (2, 18, 24, 40)),)
+    telling = (
+        TellingCase("tensor_cores", (2, 18, 24, 40)),
+        TellingCase("tensor_cores_of_layers", (2, 18, 24, 40), options={"layers": "2"}, first=False),
+        TellingCase("nan_between_layers", (3, 5, 8, 24), "nan@6", {"layers": "3"}, first=False),
+    )
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
         "T": (1, 3),
         "B": (1, 3, 17, 33),
@@ -160,10 +201,11 @@ class Lstm(Operation):
         TellingCase("long", (200, 2, 8, 16)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (0, 2, 3, 4), (2, 17, 9, 40), (1, 3, 5, 130))
-    weights = (1, 2, 3)
+    weights = (1, 2, 3, 6)
     families: ClassVar = {
         "normal": Family("normal numbers, weights over the square root of their columns; default sizes", drawn()),
         "sizes": Family("sizes of one, primes, one below and one above a tile", drawn(), shapes=ragged),
+        "layers": Family("several layers of cells", drawn(), shapes=(ODD,), options={"layers": ("2", "3")}),
         "empty": Family("an empty batch, no units: an empty result", drawn(), shapes=((3, 0, 5, 8), (3, 2, 5, 0))),
         "remembers": Family(
             "large biases of f and g: c grows with each step", drawn(forget=7.0, change=3.0), shapes=((16, 2, 8, 16),)
@@ -189,51 +231,63 @@ class Lstm(Operation):
         return (size() % 4, size() % 24, size(), size())
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
+        """Return the shapes of one layer; of several, those of all layers, and the input weights of the upper ones."""
         t, b, i, h = case.shape
-        return ((t, b, i), (4 * h, i), (4 * h, h), (4 * h,), (b, h), (b, h))
+        layers = layers_of(case)
+        each = (layers,) if layers > 1 else ()
+        upper = ((layers - 1, 4 * h, h),) if layers > 1 else ()
+        return ((t, b, i), (4 * h, i), (*each, 4 * h, h), (*each, 4 * h), (*each, b, h), (*each, b, h), *upper)
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
         t, b, _, h = case.shape
-        return ((t, b, h), (b, h), (b, h))
+        state = self.operands(case)[4]
+        return ((t, b, h), state, state)
 
     def output_shape(self, case: Case) -> Shape:
         return outputs.flat_shape(self.output_shapes(case))
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """Yield y in pieces of some time steps, then h and c."""
-        t, _, inner, _ = case.shape
-        x, w_ih, w_hh, bias, h0, c0 = inputs
-        count = self.output_shape(case)[0]
+        """Yield y in pieces of some time steps, then h and c of each layer."""
+        t, b, _, h = case.shape
         y_start, h_start, c_start = outputs.starts(self.output_shapes(case))
-        many = deviations(count)
-        cell, input_weights = Cell(w_hh, inner, case.dtype), w_ih.double().T
-        squares, bias = input_weights.square(), bias.double()
-        zero = torch.zeros_like(h0, dtype=torch.float64)
-        state = State(h0.double(), c0.double(), zero, zero)
-        size = zero.numel()
+        many, size = deviations(self.output_shape(case)[0]), b * h
+        cells = [Cell(w_ih, w_hh, bias, case.dtype) for w_ih, w_hh, bias, _, _ in by_layer(inputs[1:])]
+        zero = inputs[0].new_zeros(b, h, dtype=torch.float64)
+        states = [State(h0.double(), c0.double(), zero, zero) for *_, h0, c0 in by_layer(inputs[1:])]
         together = rows_per_block(4 * size, 4) if size else 1
         for start in range(0, t if size else 0, together):
-            rows = x[start : start + together].double()
-            products, spread = rows @ input_weights, rows.square() @ squares + bias.square()
-            values, errors = [], []
-            for step in range(len(rows)):
-                state = cell.step(state, products[step], bias, spread[step])
-                values.append(state.h)
-                errors.append(state.h_error)
-            yield state_truth(y_start + start * size, torch.stack(values), torch.stack(errors), many, case)
-        yield state_truth(h_start, state.h, state.h_error, many, case)
-        yield state_truth(c_start, state.c, state.c_error, many, case)
+            y, error = inputs[0][start : start + together].double(), None
+            for layer, cell in enumerate(cells):
+                states[layer], y, error = cell.steps(states[layer], y, error)
+            yield state_truth(y_start + start * size, y, error, many, case)
+        for layer, state in enumerate(states):
+            yield state_truth(h_start + layer * size, state.h, state.h_error, many, case)
+            yield state_truth(c_start + layer * size, state.c, state.c_error, many, case)
 
     def flops(self, case: Case) -> int:
         """Count two products for each step, and nine operations for each unit; an exponential counts as one."""
         t, b, inner, h = case.shape
-        return t * b * h * (8 * (inner + h) + 4 * 2 + 9)
+        columns = inner + h + (layers_of(case) - 1) * 2 * h
+        return t * b * h * (8 * columns + (4 * 2 + 9) * layers_of(case))
 
     def workspace_bytes(self, case: Case) -> int:
         """Count the weights and their squares, and pieces of inputs and sums in float64."""
         t, b, inner, h = case.shape
+        layers = layers_of(case)
+        columns = inner + h + (layers - 1) * 2 * h
         steps = min(t, rows_per_block(4 * b * h, 4)) if b * h else 0
-        return 8 * (16 * h * (inner + h) + steps * b * (2 * inner + 12 * h) + 40 * b * h)
+        piece = 2 * inner + 12 * h + (14 * h if layers > 1 else 0)
+        return 8 * (16 * h * columns + steps * b * piece + 40 * layers * b * h)
+
+
+def layers_of(case: Case) -> int:
+    return int(case.option("layers", "1"))
+
+
+def by_layer(operands: tuple[torch.Tensor, ...]) -> list[tuple[torch.Tensor, ...]]:
+    """Return w_ih, w_hh, bias, h0 and c0 of each layer, from the operands after x."""
+    w_ih, w_hh, bias, h0, c0, *upper = operands
+    return list(zip((w_ih, *upper[0]), w_hh, bias, h0, c0, strict=True)) if upper else [operands]
 
 
 OP = Lstm()

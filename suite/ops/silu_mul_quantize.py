@@ -56,6 +56,7 @@ class SiluMulQuantize(Quantize):
             shapes=(ODD,),
         ),
         "range": family.spread(ODD, 3, 60),
+        "large_gate": family.spread(ODD, 20),
         "infinity": family.infinity(ODD, values=numbers.per_operand(numbers.normals, numbers.some_infinite)),
         "nan": family.nan(ODD),
         "nan_int8": Quantize.families["nan_int8"],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from suite.numerics.float8 import FLOAT8
 from suite.problem import numbers
 from suite.problem.case import Case
+from suite.problem.family import Family
 from suite.problem.shape import Shape
 
 
@@ -101,3 +103,38 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     pairs = torch.stack((half, -half), -1).flatten(-2)[..., :d]
     v[..., d // 2 :] += 1.5
     return tuple(x.to(getattr(torch, case.dtype)) for x in (q + 8.0, pairs + 2.0 / math.sqrt(max(d, 1)), v))
+
+
+def append_normal_gradient(values: numbers.Values) -> numbers.Values:
+    """Draw q, k and v by `values`, and do as normal numbers."""
+
+    def with_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return (*values(shapes[:3], case, source), numbers.normals(shapes[3], case, source))
+
+    return with_gradient
+
+
+def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Normal numbers with one NaN in each batch entry, in q, k, v and do in rotation.
+
+    It is in the last query's row or in that of the first key, which every query sees: the affected results are the same
+    whether hidden pairs are left out of sums or weighted by 0.
+    """
+    drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
+    first = numbers.index_below(len(drawn), source)
+    for batch in range(case["B"]):
+        position = (first + batch) % len(drawn)
+        _, heads, rows, d = drawn[position].shape
+        row = rows - 1 if position in (0, 3) else 0
+        at = (batch, numbers.index_below(heads, source), row, numbers.index_below(d, source))
+        numbers.put(drawn[position], math.nan, at)
+    return drawn
+
+
+def add_float8(families: dict[str, Family]) -> dict[str, Family]:
+    """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
+    without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted", "below", "range")
+    return {
+        name: family if name in without or "infinity" in name else replace(family, dtypes=(*family.dtypes, FLOAT8))
+        for name, family in families.items()
+    }

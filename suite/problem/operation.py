@@ -217,11 +217,10 @@ class Operation(ABC):
         chosen = []
         for option in self.options:
             value = given.get(option.name, self.default_option(option, dtype))
-            if value not in option.values:
-                valid = ", ".join(map(str, option.values))
-                raise UsageError(f"{self.name}: {option.name} {value!r} is none of {valid}")
+            if not option.accepts(value):
+                raise UsageError(f"{self.name}: {option.name} {value!r} is none of {option.valid}")
             if value != option.values[0]:
-                chosen.append((option.name, value))
+                chosen.append((option.name, str(value) if option.integers else value))
         dims = tuple(zip(self.dims, shape, strict=True))
         precision = precision or self.precisions(dtype)[0]
         return Case(self.name, dims, dtype, precision, tuple(chosen), inputs, self.source)

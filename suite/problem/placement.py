@@ -69,10 +69,11 @@ def gapped_rows(operand: torch.Tensor, position: int) -> torch.Tensor:
 
 def repeated(operand: torch.Tensor, position: int) -> torch.Tensor:
     """Repeat the first slice along the axis of the operand's position with a stride of 0; dense if there is no such
-    axis."""
+    axis. The memory of the other slices is NaN."""
     if position >= operand.ndim or operand.shape[position] == 0:
         return operand
-    return operand.narrow(position, 0, 1).expand(operand.shape)
+    first = tuple(slice(0, 1) if axis == position else slice(None) for axis in range(operand.ndim))
+    return _surrounded_by_nan(operand[first], operand.shape, first).expand(operand.shape)
 
 
 def transposed(operand: torch.Tensor, position: int) -> torch.Tensor:

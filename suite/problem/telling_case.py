@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -94,6 +94,9 @@ class Declared(Protocol):
     def output_shape(self, case: Case) -> Shape: ...
     def output_shapes(self, case: Case) -> tuple[Shape, ...]: ...
     def flops(self, case: Case) -> int: ...
+    def telling_cases(
+        self, dtype: str, precision: str, *, first: bool = ..., device_type: str = ...
+    ) -> Mapping[str, Case]: ...
 
 
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
@@ -106,29 +109,63 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     return tuple(sorted(told, key=lambda each: not each.first))
 
 
+def added_operands(op: Declared, case: Case) -> int:
+    """Return how many operands the options of a case add to those of a plain one."""
+    return len(op.operands(case)) - len(op.operands(replace(case, options=()))) if case.options else 0
+
+
+def cases_for(op: Declared, case: Case, *, first: bool, device_type: str) -> dict[str, Case]:
+    """Return the telling cases for an implementation of `case`, in its dtype and precision.
+
+    Those with operands that only other options add are left out: the implementation may not take them.
+    """
+    found = op.telling_cases(case.dtype, case.precision, first=first, device_type=device_type)
+    most = added_operands(op, case)
+    return {name: each for name, each in found.items() if added_operands(op, each) <= most}
+
+
 def _covering_set(op: Declared) -> Iterator[TellingCase]:
+    """A covering set for each group of options with equally many operands: a kernel may take only the plain ones."""
+    seen: dict[str, set[Any]] = {}
+    for options in _options_with_equal_operands(op):
+        fixed = {name: value for name, (value, *others) in options.items() if not others}
+        for row in _covering_rows(op, options, fixed):
+            first = any(value not in seen.get(name, ()) for name, value in row.items())
+            for name, value in row.items():
+                seen.setdefault(name, set()).add(value)
+            inputs = "+".join(each for each in dict.fromkeys((row[""], row["/"])) if each != "normal") or "normal"
+            chosen = {**fixed, **{name: row[name] for name in options if name not in fixed}}
+            case = op.case(op.shape_of_sizes(row), inputs=inputs, **chosen)
+            yield TellingCase(case.label, case.shape, inputs, chosen, first)
+
+
+def _options_with_equal_operands(op: Declared) -> Iterator[dict[str, tuple[Value, ...]]]:
+    """Groups of values of each option with which a call has as many operands, the plain ones first."""
+    groups, common = [], [option for option in op.options if not option.beyond]
+    for option in common:
+        by_count: dict[int, list[Value]] = {}
+        for value in option.values:
+            chosen: dict[str, Any] = {option.name: value}
+            count = len(op.operands(op.case(op.usual_shape, **chosen)))
+            by_count.setdefault(count, []).append(value)
+        groups.append(by_count.values())
+    names = [option.name for option in common]
+    return (dict(zip(names, map(tuple, values), strict=True)) for values in product(*groups))
+
+
+def _covering_rows(op: Declared, options: Mapping[str, tuple[Value, ...]], fixed: Mapping[str, Value]) -> list[Row]:
     from suite.problem import layouts
 
-    sizes = dict(op.covered_sizes())
-    options = {option.name: option.values for option in op.options}
+    varied = {name: values for name, values in options.items() if name not in fixed}
     arguments = [name for name, family in op.families.items() if family.arguments]
-    placed = layouts.rotations(_axes(op))
-    factors: dict[str, Sequence[Any]] = {**sizes, **options, "": ("normal", *arguments), "/": ("normal", *placed)}
+    placed = layouts.rotations(_axes(op, {name: values[0] for name, values in options.items()}))
+    factors = {**op.covered_sizes(), **varied, "": ("normal", *arguments), "/": ("normal", *placed)}
 
     def cost(row: Row) -> float | None:
-        chosen = {name: row[name] for name in options}
-        found = _cost(op, op.shape_of_sizes(row), chosen)
+        found = _cost(op, op.shape_of_sizes(row), {**fixed, **{name: row[name] for name in varied}})
         return None if found is None else max(found, ENOUGH)
 
-    rows = cover(factors, cost)
-    seen: dict[str, set[Any]] = {name: set() for name in factors}
-    for row in rows:
-        first = any(row[name] not in seen[name] for name in factors)
-        for name, found in seen.items():
-            found.add(row[name])
-        inputs = "+".join(each for each in dict.fromkeys((row[""], row["/"])) if each != "normal") or "normal"
-        case = op.case(op.shape_of_sizes(row), inputs=inputs, **{name: row[name] for name in options})
-        yield TellingCase(case.label, case.shape, inputs, {name: row[name] for name in options}, first)
+    return cover(factors, cost)
 
 
 def _families(op: Declared) -> Iterator[TellingCase]:
@@ -238,7 +275,9 @@ def _long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingC
     """
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
     shapes = [op.shape_of_sizes({**_small(op), **each}) for each in long]
-    choices: list[dict[str, Any]] = [{option.name: value} for option in op.options for value in option.values[1:]]
+    choices: list[dict[str, Any]] = [
+        {option.name: value} for option in op.options if not option.beyond for value in option.values[1:]
+    ]
     for chosen in ({}, *choices):
         costs = {shape: found for shape in shapes if (found := _cost(op, shape, chosen, FEW)) is not None}
         alike = [each for each in others if chosen.items() <= each.options.items()]
@@ -256,8 +295,8 @@ def _axes_beyond_a_tile(op: Declared, shape: Shape, options: Mapping[str, Any]) 
     return {(number, axis) for number, array in arrays for axis, size in enumerate(array) if size > TILE}
 
 
-def _axes(op: Declared) -> list[int]:
-    return [len(operand) for operand in op.operands(op.case(op.usual_shape))]
+def _axes(op: Declared, options: Mapping[str, Any] = NO_OPTIONS) -> list[int]:
+    return [len(operand) for operand in op.operands(op.case(op.usual_shape, **options))]
 
 
 def _small(op: Declared) -> dict[str, int]:

@@ -10,22 +10,27 @@ from suite import frameworks
 from suite.hardware.device import Device
 
 
-def preload(device: Device, import_others: Callable[[], object], *, times: bool = True) -> None:
+def preload(device: Device, import_others: Callable[[], object]) -> None:
     """Prepare the frameworks for `device`, import the modules that check and time, then run `import_others`.
 
     An import that fails is ignored here: the first request repeats it, and its reply carries the reason. Garbage
-    collections skip all that is imported. times: the processes are likely to time calls, and share the memory that this
-    takes on a CPU.
+    collections skip all that is imported.
     """
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
     gc.disable()  # torch's million objects stay alive: a collection would find nothing
     with contextlib.suppress(Exception):
         from suite.checking import check  # noqa: F401
-        from suite.timing import target
+        from suite.timing import target  # noqa: F401
 
         import_others()
-        if times and device.type == "cpu":
-            target.unrelated_memory()
     gc.enable()
     gc.freeze()
+
+
+def share_eviction_memory(device: Device) -> None:
+    """Allocate the memory that evicts a CPU's cache, for all processes that are forked from now on to time calls."""
+    from suite.timing import target
+
+    if device.type == "cpu":
+        target.unrelated_memory()

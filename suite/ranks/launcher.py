@@ -67,7 +67,7 @@ def main() -> None:
     os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(SHUTDOWN_S)
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a process that has asked CUDA itself cannot fork users of it
     device = from_json(Device, json.loads(arguments.device), "--device")
-    preload(device, _import_others, times=False)
+    preload(device, _import_others)
     sys.exit(launch(device, arguments.channels, arguments.rank_stacks))
 
 

@@ -38,7 +38,7 @@ def compare(
         devices += [(options.host, False)] if options.host is not None else []
         runs = [
             DeviceRun(
-                stack.enter_context(Pool(device, memory_bytes=options.memory_bytes)),
+                stack.enter_context(Pool(device, memory_bytes=options.memory_bytes, times=options.timed)),
                 options,
                 finished,
                 interpreted_too=interpreted_too,

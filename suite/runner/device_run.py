@@ -11,6 +11,7 @@ from suite import ops
 from suite.core.text import joined_reasons, one_line
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.problem.telling_case import added_operands
 from suite.processes.own_limits import OwnLimits
 from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy, reference_of
@@ -62,7 +63,7 @@ class DeviceRun:
         self.options = options
         self.finished = finished
         self.interpreted_too = interpreted_too
-        self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
+        self._probed: dict[tuple[str | int, ...], Mapping[str, object]] = {}
         """Columns with the results of the telling cases, by operation, dtype, precision and implementation."""
         self.ceilings = Ceilings(pool)
         self._limits = OwnLimits()
@@ -192,8 +193,12 @@ class DeviceRun:
         return row, row.status not in (Status.ERROR, Status.WRONG)
 
     def _probe(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """Record the results of the telling cases, which run once in a dtype and precision, in a row that is ok."""
-        key = (case.operation, case.dtype, case.precision, implementation.name)
+        """Record the results of the telling cases in a row that is ok.
+
+        They run once in a dtype and precision, and once more for options that add operands.
+        """
+        added = added_operands(ops.operation(case), case)
+        key = (case.operation, case.dtype, case.precision, added, implementation.name)
         result = self._probed.get(key)
         if result is None:
             result = self._probe_once(case, implementation)

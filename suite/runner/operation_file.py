@@ -28,7 +28,7 @@ def load_operation(
     Raises `UsageError`, which names the line, for a file that cannot be used.
     """
     source = source_of(path, kind)
-    with Pool(device) as pool:
+    with Pool(device, times=False) as pool:
         try:
             reply = pool.ask(DescribeRequest(source, shapes, dtypes), timeout_s=timeout_s)
         except WorkerDiedError as error:

@@ -131,7 +131,10 @@ def _check_options(selection: Selection, chosen: Sequence[Operation]) -> None:
             flag = next(known, f"--{name}")
             near = did_you_mean(name, [option.name for op in chosen for option in op.options])
             raise UsageError(f"{flag} is not an option of {' '.join(op.name for op in chosen)}{near}")
-        _check_known(f"--{name}", values, sorted({value for option in declared for value in option.values}))
+        others = [value for value in values if not any(option.accepts(value) for option in declared)]
+        if others and declared[0].integers:
+            raise UsageError(f"--{name}: {others[0]!r} is none of {declared[0].valid}")
+        _check_known(f"--{name}", others, sorted({value for option in declared for value in option.values}))
 
 
 def _check_known(flag: str, given: Iterable[object], valid: Collection[object], also: Iterable[str] = ()) -> None:
@@ -182,8 +185,8 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
     else:
         cases = _default_cases(op, selection, device)
     asked = selection.options
-    for option in op.options:
-        values = [value for value in asked.get(option.name, ()) if value in option.values]
+    for option in sorted(op.options, key=lambda each: each.every):  # those that set a value before those that select
+        values = [value for value in asked.get(option.name, ()) if option.accepts(value)]
         if values and option.every:
             cases = [case for case in cases if case.option(option.name, option.values[0]) in values]
         elif values:
@@ -285,7 +288,7 @@ def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Ca
     asked = {
         option.name: values
         for option in op.options
-        if (values := tuple(value for value in selection.options.get(option.name, ()) if value in option.values))
+        if (values := tuple(value for value in selection.options.get(option.name, ()) if option.accepts(value)))
     }
     cases = [
         op.case(size, dtype, precision, **options)

@@ -89,10 +89,7 @@ def case_of(row: Row) -> Case:
     parts = dict(([*part.split("=", 1), "True"])[:2] for part in row.case.split(","))
     sizes = tuple(int(parts.pop(name, "-1")) for name in op.dims)
     inputs = parts.pop("inputs", "normal")
-    options = {
-        option.name: next((value for value in option.values if str(value) == parts.get(option.name)), option.values[0])
-        for option in op.options
-    }
+    options = {option.name: option.named(parts.get(option.name)) for option in op.options}
     case = replace(op.case(sizes, row.dtype, row.precision, inputs=inputs, **options), ranks=row.ranks or 1)
     if case.label != row.case:
         raise UsageError(f"{row.operation} {row.case}: this tree has no such case")

@@ -11,6 +11,8 @@ import torch
 from suite import ops
 from suite.numerics.attention import attention_limit
 from suite.numerics.formats import MAX_FINITE
+from suite.numerics.masks import hidden
+from suite.ops.attention import window_of
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
@@ -118,7 +120,7 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
             for mistake, place in others.items()
         )
     groups.append(_masks(right, case, part))
-    groups.append(_windows(right, case, part))
+    groups += [_windows(right, case, part), _sliding(right, case, part)]
     groups.append(_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d))
     if not inputs[3:]:
         groups.append(_maxima(right))
@@ -174,12 +176,13 @@ def _limit(head: Head, weights: torch.Tensor, value: torch.Tensor, case: Case) -
 
 
 def _mask(case: Case, rows: slice, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return the mask of the keys that `rows` do not see: those after their own. shift: the own key of query 0."""
+    """Return the mask of the keys that `rows` do not see: those after their own, and
+    those before a window. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]
-    own = torch.arange(rows.start, rows.stop, device=device) + (s_k - s_q if shift is None else shift)
-    return torch.arange(s_k, device=device) > own[:, None]
+    shift = s_k - s_q if shift is None else shift
+    return hidden(range(rows.start, rows.stop), range(s_k), shift, window_of(case), device)
 
 
 def _scales(right: Head, scale: float, d: int) -> HeadWeights:
@@ -205,13 +208,12 @@ def _masks(right: Head, case: Case, part: Part) -> HeadWeights:
         ("a query did not see its own key", s_k - s_q - 1),
         ("a query saw the key after its own", s_k - s_q + 1),
         ("the mask was aligned to the first key", 0),
-        ("there was no mask", s_k),
     ):
         changed = replace(right, hidden=_mask(case, part[2], right.q.device, shift))
         yield mistake, changed, changed.weights
     plain = replace(right, hidden=None)
-    hidden = right.hidden
-    yield "hidden keys counted in the denominator", right, plain.weights.masked_fill(hidden, 0.0)
+    yield "there was no mask", plain, plain.weights
+    yield "hidden keys counted in the denominator", right, plain.weights.masked_fill(right.hidden, 0.0)
     weights, unseen = right.weights, right.unseen
     yield "a query that sees no key was 0 / 0", right, torch.where(unseen, math.nan, weights)
     yield "a query that sees no key gave the mean of V", right, torch.where(unseen, 1.0 / s_k, weights)
@@ -229,15 +231,39 @@ def _windows(right: Head, case: Case, part: Part) -> HeadWeights:
             yield f"keys {size} and more places away were left out", changed, changed.weights
 
 
+def _sliding(right: Head, case: Case, part: Part) -> HeadWeights:
+    """The window of the case is at another place, or its first keys are left out."""
+    window = window_of(case)
+    if window is None:
+        return
+    s_q, s_k = case["S_q"], case["S_k"]
+    rows = torch.arange(part[2].start, part[2].stop, device=right.q.device)[:, None]
+    keys, own = torch.arange(s_k, device=right.q.device), rows + (s_k - s_q)
+    found = {
+        "the window was aligned to the first key": (keys > own) | (keys <= rows - window),
+        "a window had later keys too": keys <= own - window,
+    }
+    for size in (each for each in SIZES if each > 1):
+        first = ((rows // size * size + s_k - s_q - window + 1).clamp(min=0) // size + 1) * size
+        found[f"the first tile of a window was left out, in tiles of {size}"] = _mask_of(right) | (keys < first)
+    for mistake, unseen in found.items():
+        changed = replace(right, hidden=unseen)
+        yield mistake, changed, changed.weights
+
+
+def _mask_of(right: Head) -> torch.Tensor:
+    return torch.zeros_like(right.scores, dtype=torch.bool) if right.hidden is None else right.hidden
+
+
 def _keys(right: Head, case: Case) -> HeadWeights:
     """Too few keys, or scores of 0 beyond them."""
     s_k = case["S_k"]
-    hidden = torch.zeros_like(right.scores, dtype=torch.bool) if right.hidden is None else right.hidden
+    unseen = _mask_of(right)
     place = torch.arange(s_k, device=right.q.device)
     for kept in shortened_lengths(s_k):
         left = count_were(s_k - kept, "key")
         for which, gone in (("last", place >= kept), ("first", place < s_k - kept)):
-            changed = replace(right, hidden=hidden | gone)
+            changed = replace(right, hidden=unseen | gone)
             yield f"the {which} {left} left out", changed, changed.weights
     highest = right.scores.amax(dim=1, keepdim=True).clamp(min=0.0)
     e = torch.exp(right.scores - highest)

@@ -12,6 +12,8 @@ import torch
 from suite import ops
 from suite.core.integers import cdiv
 from suite.numerics.bounds import rounding_variance
+from suite.numerics.masks import hidden
+from suite.ops.attention import window_of
 from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
@@ -124,12 +126,12 @@ def _unit_results(
     batch, own = unit
     count, starts = (b * (h * s_q + 2 * h_kv * s_k) * d), _starts(case)
     heads = [each for each in range(h) if (each * h_kv // h if mistake.own is None else mistake.own[each]) == own]
-    hidden = _mask(case, inputs[0].device)
+    unseen = _mask(case, inputs[0].device)
     found = []
     for each in heads:
         places = (each, own, own, each)
         q, k, v, do = (x[batch, place].double() for x, place in zip(inputs, places, strict=True))
-        head = mistake.head(Head(q, k, v, do, hidden, scale))
+        head = mistake.head(Head(q, k, v, do, unseen, scale))
         p_ds = mistake.pairs(head, pairs(*_operands(head), head.hidden, head.scale, case.dtype))
         sums = (sum_over_keys(p_ds, head.k, scale), *sums_over_queries(p_ds, head.q, head.do, scale))
         found.append(mistake.sums(head, p_ds, sums))
@@ -155,12 +157,11 @@ def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return the mask of keys that a query does not see: those after its own. shift: the own key of query 0."""
+    """Return the mask of keys that a query does not see. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
-    s_q, s_k = case["S_q"], case["S_k"]
-    own = torch.arange(s_q, device=device) + (s_k - s_q if shift is None else shift)
-    return torch.arange(s_k, device=device) > own[:, None]
+    shift = case["S_k"] - case["S_q"] if shift is None else shift
+    return hidden(range(case["S_q"]), range(case["S_k"]), shift, window_of(case), device)
 
 
 def _mistakes(case: Case, scale: float) -> Iterator[Mistake]:
@@ -220,19 +221,18 @@ def _replaced(**changes: object) -> Callable[[Head], Head]:
 def _masks(case: Case) -> Iterator[Mistake]:
     if not case.option("causal"):
         return
-    later = case["S_k"] - case["S_q"]
     for text, shift in (
-        ("a query did not see its own key", later - 1),
+        ("a query did not see its own key", (later := case["S_k"] - case["S_q"]) - 1),
         ("a query saw the key after its own", later + 1),
         ("the mask was aligned to the first key", 0),
     ):
-        yield Mistake(text, head=_masked(case, shift))
+        yield Mistake(text, head=partial(_masked, case, shift))
     yield Mistake("there was no mask", head=_replaced(hidden=None))
     yield Mistake("a query that sees no key was 0 / 0", pairs=_not_a_number)
 
 
-def _masked(case: Case, shift: int) -> Callable[[Head], Head]:
-    return lambda head: replace(head, hidden=_mask(case, head.q.device, shift))
+def _masked(case: Case, shift: int, head: Head) -> Head:
+    return replace(head, hidden=_mask(case, head.q.device, shift))
 
 
 def _not_a_number(head: Head, right: Pairs) -> Pairs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import torch
 
@@ -12,6 +11,7 @@ from suite import ops
 from suite.core.phases import Phase
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.problem.telling_case import cases_for
 from suite.worker.protocol import BuildReply, BuildRequest
 
 
@@ -42,8 +42,7 @@ def build(
             return BuildReply(covered=False)
     if request.telling != "no":
         with adapter.without_tuning(module):
-            kind: dict[str, Any] = {"first": True, "device_type": device.type}
-            for each in ops.operation(case).telling_cases(case.dtype, case.precision, **kind).values():
+            for each in cases_for(ops.operation(case), case, first=True, device_type=device.type).values():
                 with suppress(Exception):
                     call(each)
     if device.type == "cuda":

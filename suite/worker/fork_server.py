@@ -82,9 +82,13 @@ class ForkServer(Child):
             self._control.close()
             raise
 
-    def fork(self, environment: Mapping[str, str], ends: Mapping[str, int], output: int) -> ForkedWorker:
-        """A worker with the descriptors of OPTIONS. Raises `OSError` or `WorkerDiedError`."""
-        request = json.dumps({"environment": dict(environment), "folder": _working_directory()}).encode("ascii")
+    def fork(self, environment: Mapping[str, str], times: bool, ends: Mapping[str, int], output: int) -> ForkedWorker:
+        """A worker with the descriptors of OPTIONS. Raises `OSError` or `WorkerDiedError`.
+
+        times: it is likely to time calls, and shares the memory that this takes on a CPU.
+        """
+        wanted = {"environment": dict(environment), "folder": _working_directory(), "times": times}
+        request = json.dumps(wanted).encode("ascii")
         try:
             with self._reading:
                 socket.send_fds(self._control, [LENGTH.pack(len(request))], [*(ends[name] for name in OPTIONS), output])

@@ -20,11 +20,11 @@ from typing import Any
 
 from suite.hardware.device import Device
 from suite.processes.codec import from_json
-from suite.processes.preload import preload
+from suite.processes.preload import preload, share_eviction_memory
 from suite.processes.startup import detach, set_up
 
 LENGTH = struct.Struct("!I")
-"""Length of a request in JSON, which holds the environment and the working directory of the worker.
+"""Length of a request in JSON: the environment and working directory of the worker, and whether it times calls.
 
 Its descriptors come with it, in the order of OPTIONS; the descriptor of the output follows.
 """
@@ -88,6 +88,9 @@ class ForkService:
             return False
         (size,) = LENGTH.unpack(length)
         request = json.loads(self.control.recv(size, socket.MSG_WAITALL))
+        if request["times"]:
+            with contextlib.suppress(MemoryError):  # the worker tries again, and its reply carries the reason
+                share_eviction_memory(self.device)
         answer, ready = os.pipe()
         try:
             worker = os.fork()

@@ -57,18 +57,23 @@ class Pool:
     """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
     `environment` adds variables to this process's own. `memory_bytes` limits the host memory of the worker; None allows
-    most of the free memory.
+    most of the free memory. `times`: the worker is likely to time calls, and shares the memory for that on a CPU.
     """
 
     network = ""
     """The library that connects the processes of a worker, with its version; empty for one process."""
 
     def __init__(
-        self, device: Device, environment: Mapping[str, str] | None = None, memory_bytes: int | None = None
+        self,
+        device: Device,
+        environment: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+        times: bool = True,
     ) -> None:
         self.device = device
         self._environment = dict(environment or {})
         self._memory_bytes = memory_bytes
+        self._times = times
         self._server: ForkServer | None = None
         self._worker: Worker | None = None
         self._served: set[str] = set()
@@ -131,7 +136,7 @@ class Pool:
         if self._server is None or not self._server.serves(self.device, wanted):
             self.renew()
             self._server = fork_server.acquire(self.device, wanted)
-        return WorkerProcess(self._server, wanted, self._memory_bytes)
+        return WorkerProcess(self._server, wanted, self._memory_bytes, self._times)
 
     def renew(self) -> None:
         """End the current worker and its fork server. The next worker has a new one, so that addresses differ too."""

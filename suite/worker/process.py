@@ -48,11 +48,18 @@ class WorkerProcess(Child):
     """A worker with this `environment`. Raises `WorkerDiedError` if the system cannot start a process.
 
     `memory_bytes` limits the host memory of the worker and of all that it starts; None allows most of the free memory.
+    times: it is likely to time calls.
     """
 
     spent = False
 
-    def __init__(self, server: ForkServer, environment: Mapping[str, str], memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        server: ForkServer,
+        environment: Mapping[str, str],
+        memory_bytes: int | None = None,
+        times: bool = True,
+    ) -> None:
         free = hardware.free_host_bytes()
         memory_bytes = memory_bytes or (None if free is None else int(MEMORY_SHARE * free))
         self.partial, self.lines = b"", list[bytes]()
@@ -68,7 +75,7 @@ class WorkerProcess(Child):
             raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
         requests, self._requests, self._events, events = pipes
         try:
-            start = partial(server.fork, environment_with_suite(environment))
+            start = partial(server.fork, environment_with_suite(environment), times)
             super().__init__(start, {"--requests": requests, "--events": events}, memory_bytes)
         except WorkerDiedError:
             os.close(self._requests)

@@ -81,7 +81,7 @@ class Session:
         self._current = Started(None, Phase.STARTING)
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
-        self._telling: dict[tuple[str, str, str, int, bool], Mapping[str, Problem]] = {}
+        self._telling: dict[tuple[str, str, str, int, int, bool], Mapping[str, Problem]] = {}
         self.external = ExternalPool(device, self._report, fork_server)
 
     def handle(self, request: Request) -> Reply:
@@ -194,13 +194,14 @@ class Session:
         """Telling cases, `first` or of user files, in the dtype and precision of `case`. The latest are kept."""
         from suite import ops
         from suite.checking.problem import Problems
+        from suite.problem.telling_case import added_operands, cases_for
 
-        key = case.operation, case.dtype, case.precision, seed
-        if any(each[:4] != key for each in self._telling):
+        op = ops.operation(case)
+        key = case.operation, case.dtype, case.precision, seed, added_operands(op, case)
+        if any(each[:-1] != key for each in self._telling):
             self._telling.clear()
         if (*key, first) not in self._telling:
-            kind: dict[str, Any] = {"first": first, "device_type": self.device.type}
-            found = ops.operation(case).telling_cases(case.dtype, case.precision, **kind)
+            found = cases_for(op, case, first=first, device_type=self.device.type)
             cases = {name: replace(each, ranks=case.ranks) for name, each in found.items()}
             self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
         return self._telling[*key, first]

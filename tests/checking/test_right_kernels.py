@@ -9,6 +9,7 @@ import right_kernels
 import torch
 from right_kernels import Right, jax_style, numpy_style, torch_style, triton_style
 
+from cuda_ref.build.compiler import missing
 from suite import frameworks, ops
 from suite.checking.problem import Problem, Problems
 from suite.checking.telling_cases import probe
@@ -16,21 +17,26 @@ from suite.checking.telling_cases import probe
 STYLES = ((torch_style, "torch"), (numpy_style, "numpy"), (jax_style, "jax"), (triton_style, "triton"))
 RIGHT = [right for module, framework in STYLES for right in right_kernels.kernels(module, framework)]
 WITH_BFLOAT16 = ("torch", "jax")
+CUDA_FILES = list(right_kernels.cuda_files())
 CPU = torch.device("cpu")
-LEAST = 100
-"""The number of right kernels that a claim of no false alarm is about."""
+LEAST, LEAST_CUDA = 100, 20
+"""The numbers of right kernels, and of those in CUDA, that a claim of no false alarm is about."""
 
 
 @cache
 def problems(operation: str, dtype: str) -> Problems:
-    """The telling cases of an operation in one dtype. All kernels of the operation get the same."""
-    cases = ops.get(operation).telling_cases(dtype, "ieee", first=True)
+    """The telling cases of an operation in one dtype, and whole tiles of a product, the same for all its kernels."""
+    op = ops.get(operation)
+    cases = op.telling_cases(dtype, "ieee", first=True)
+    if op.is_square:
+        cases["whole tiles"] = op.case((64,) * len(op.dims), dtype)
     return Problems(cases, lambda case: Problem(case, 0, CPU))
 
 
 def test_there_are_enough_of_them() -> None:
     assert len(RIGHT) >= LEAST
-    assert len({right.name for right in RIGHT}) == len(RIGHT)
+    assert len(CUDA_FILES) >= LEAST_CUDA
+    assert len({right.name for right in (*RIGHT, *CUDA_FILES)}) == len(RIGHT) + len(CUDA_FILES)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy warns of overflow, which some cases have
@@ -49,3 +55,12 @@ def test_a_right_kernel_is_not_refused(right: Right, dtype: str) -> None:
     assert found.reason == "", f"{found.reason}; {found.diagnosis.text}"
     assert found.not_covered == {}
     assert len(found.passed) >= 3
+
+
+@pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("right", CUDA_FILES, ids=lambda right: right.name)
+def test_a_right_cuda_kernel_is_not_refused(right: Right) -> None:
+    """Public kernels take some sizes and types only, and decline the others."""
+    found = probe(lambda case: right.function, frameworks.get("cuda"), problems(right.operation, "float32"))
+    assert found.reason == "", f"{found.reason}; {found.diagnosis.text}"
+    assert found.passed

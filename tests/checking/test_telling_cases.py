@@ -20,6 +20,7 @@ from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
 from suite.problem import specials
+from suite.problem.telling_case import cases_for
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
 
@@ -219,6 +220,30 @@ def test_a_function_without_scales_does_not_cover_float8(session: Session, tmp_p
     assert isinstance(reply, CheckReply)
     assert reply.status == "unsupported"
     assert reply.reason.startswith("takes 2 arrays, and a case of float8_e4m3fn has 4: matmul(a, b, scale_a=None")
+
+
+ONE_LAYER = "import torch\ndef lstm(x, w_ih, w_hh, bias, h0, c0):\n    return x, h0, c0\n"
+
+
+def test_a_function_without_the_operands_of_an_option_does_not_cover_it(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "one_layer.py", ONE_LAYER)
+    case = ops.get("lstm").case((2, 3, 4, 4), layers="2")
+    reply = session.handle(CheckRequest(case, external(path, "lstm").reference, 0))
+    assert isinstance(reply, CheckReply)
+    assert reply.status == "unsupported"
+    assert reply.reason.startswith("takes 6 arrays, and a case of layers=2 has 7: lstm(x, w_ih, w_hh, bias, ")
+
+
+def test_telling_cases_have_no_operands_that_the_case_lacks() -> None:
+    op = ops.get("lstm")
+    one, two = (
+        cases_for(op, op.case((2, 3, 4, 4), layers=layers), first=False, device_type="cpu") for layers in ("1", "2")
+    )
+    assert {case.option("layers", "1") for case in one.values()} == {"1"}
+    assert {case.option("layers", "1") for case in two.values()} == {"1", "2", "3", "4"}
+    assert one.items() < two.items()
+    sizes = {(case["I"], case["H"]) for name, case in two.items() if case.option("layers") and name.startswith("T=")}
+    assert {(i, h) for i in (31, 257) for h in (1, 64)} <= sizes, "layers have pairs of sizes of their own"
 
 
 def test_a_function_of_another_signature_is_an_error_as_before(session: Session, tmp_path: Any) -> None:

@@ -21,7 +21,8 @@ from suite.checking.judge import judge
 EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
     *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
-    *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh"),
+    "attention_grad/hopper.cuh",
     *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
     *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),
     *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "matmul/skinny.cuh", "matmul/wgmma.cuh"),

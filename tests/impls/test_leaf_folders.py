@@ -34,6 +34,7 @@ COPIES = {  # file below _runtime/: folders that have it; the first one has the 
     "shares.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls"),
     "kept.py": ("cuda_ref", "triton_kernels"),
     "operator.py": ("cuda_ref", "triton_kernels"),
+    "layers.py": ("cuda_ref", "triton_kernels"),
     "symmetric.py": ("cuda_ref", "triton_kernels"),
     "autograd.py": ("cuda_ref", "triton_kernels"),
 }
@@ -103,6 +104,6 @@ def test_a_vendors_kernels_and_their_device_are_declared(implementation: Impleme
     ours = implementation.framework == "numpy" or own_jax
     assert ((implementation.vendor is not None) != (implementation.peer is not None)) != ours
     variant = implementation.name.partition("/")[2]
-    on_gpus = variant in ("cudnn", "compile") or variant.startswith("symm_")
+    on_gpus = variant in ("cudnn", "compile", "flex") or variant.startswith("symm_")
     requires = "cuda" if on_gpus else "sm_90" if implementation.name in (*OWN_JAX, "torch/scaled_mm") else None
     assert implementation.peer is not None or implementation.requires == requires

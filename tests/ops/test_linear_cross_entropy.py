@@ -10,6 +10,7 @@ from torch import Tensor
 import torch_impls.linear_cross_entropy as torch_module
 import triton_kernels.linear_cross_entropy as triton_module
 from suite import ops
+from suite.checking.judge import judge
 from suite.numerics.formats import DTYPES
 from suite.problem.outputs import joined
 from torch_impls.linear_cross_entropy import linear_cross_entropy as torch_line
@@ -45,6 +46,28 @@ def test_logits_and_their_gradients_may_be_rounded_to_the_dtype_alone(dtype: str
     assert ratio(z.to(x.dtype), x.dtype) < 0.7
     coarse = torch.float16 if dtype == "float32" else torch.float8_e4m3fn
     assert ratio(z.to(coarse), x.dtype) > 1.2
+
+
+def test_gradients_of_logits_may_lie_within_a_few_steps_of_float16() -> None:
+    """They are about 2e-6, and nearly equal: their roundings depend on the logits, and add up."""
+    case = OP.case((64, 8192, 1), "float16")
+    source = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, 1, generator=source).mul(size).half() for n, size in ((64, 0.03), (8192, 1.0)))
+    target = torch.arange(64)
+    z = x.double() @ weight.double().T
+    truths = list(OP.truth((x, weight, target), case))
+
+    loss, *_ = results(z, x, weight, target, torch.float64)
+    dz = (torch.softmax(z, 1) - torch.eye(64, 8192, dtype=torch.float64)).div_(64.0)
+
+    def ratio(spacing: float) -> float:
+        rounded = dz.div(spacing).round_().mul_(spacing)
+        found = joined((loss, (rounded @ weight.double()).half(), (rounded.T @ x.double()).half()))
+        return judge(found, iter(truths), shape=OP.output_shape(case), dtype=OP.output_dtype(case)).error_ratio
+
+    assert ratio(2.0**-40) < 0.7
+    assert ratio(2.0**-24) < 0.7
+    assert ratio(2.0**-22) > 1.2
 
 
 @pytest.mark.parametrize("line", [torch_line, triton_line], ids=["torch", "triton"])

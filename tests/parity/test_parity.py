@@ -51,7 +51,10 @@ def combinations(*, every: bool, on_gpu: bool) -> list[tuple[str, str, str, str]
                 if dtype == "float16" and family not in RANGE and not on_gpu:
                     continue  # on a CPU float16 takes the way of bfloat16; a GPU runs both
                 for each in builtin.implementations(name):
-                    if each.peer is None and dtype in (*DTYPES, *each.dtypes_beyond):
+                    wanted = {option.name for option in op.options if option.beyond and option.name in kind.options}
+                    if each.peer or not wanted <= {*each.options_beyond}:
+                        continue
+                    if dtype in (*DTYPES, *each.dtypes_beyond):
                         row = name, family, dtype, each.name
                         if on_gpu or every or not (kind.needs_gpu or each.requires):
                             rows.append(row)

@@ -48,6 +48,20 @@ def test_a_placement_keeps_the_values(place: object, shape: tuple[int, ...]) -> 
         assert torch.equal(placed, values)
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [torch.randn(5), torch.full((5,), 12, dtype=torch.int32), torch.randn(3, 4)],
+    ids=["vector", "sizes", "matrix"],
+)
+def test_memory_behind_a_repeated_slice_has_other_numbers(drawn: torch.Tensor) -> None:
+    placed = placement.repeated(drawn, 0)
+    assert placed.stride(0) == 0
+    assert torch.equal(placed, drawn[:1].expand(drawn.shape))
+    read_as_contiguous = torch.empty(0, dtype=drawn.dtype).set_(placed.untyped_storage()).view(drawn.shape)
+    assert torch.equal(read_as_contiguous[:1], drawn[:1])
+    assert not (read_as_contiguous[1:] == drawn[1:]).any()
+
+
 def test_repeated_elements_are_read_once() -> None:
     add = ops.get("vector_add")
     assert add.bytes(add.case((100,), inputs="broadcast")) == 4 * (1 + 100 + 100)

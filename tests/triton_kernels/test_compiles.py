@@ -83,6 +83,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["attention float32 128 causal first", "attention_two_passes bfloat16 128 causal first"],
         *["attention_packed float16 64 first", "attention_packed bfloat16 128 causal"],
         *["attention_packed bfloat16 256 first", "attention_packed float32 128 causal first"],
+        *["attention_packed bfloat16 64 causal window first", "attention_grad bfloat16 64 causal window first"],
         *["paged_attention bfloat16 128", "paged_attention_parts float8_e4m3fn 128"],
         *["attention_parts bfloat16 128 decode", "attention_float8 float8_e4m3fn 128 causal"],
         *["attention_specialized bfloat16 128", "attention_specialized bfloat16 256"],
@@ -136,7 +137,10 @@ def chosen(groups: Iterable[Sequence[str]], *, every: bool) -> list[str]:
     """All launches, or those with every kernel, dtype and size of a group, each with its first configuration."""
     if every:
         return [launch for group in groups for launch in group]
-    few = [each for group in groups for each in group if each in ALWAYS or each in covering_words(group)]
+    few = []
+    for group in groups:
+        kept = {*ALWAYS, *covering_words(group)}
+        few += [each for each in group if each in kept]
     return [f"{launch.removesuffix(' first')} first" for launch in few]
 
 

@@ -50,8 +50,9 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
     "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
-    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D
-    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal]"; "paged_attention[_parts] DTYPE D";
+    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]"; "attention_gluon DTYPE
+    D
+    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
     "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
     "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
     DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
@@ -181,7 +182,8 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
     k = empty(1, 2, 1024, D, dtype=dtype)
     scales = 3 * [empty(1, dtype=torch.float32)[0]] if dtype == torch.float8_e4m3fn else []
-    yield partial(function, q, k, k, *scales, causal="causal" in rest)
+    window = {"window": 100} if "window" in rest else {}
+    yield partial(function, q, k, k, *scales, causal="causal" in rest, **window)
 
 
 def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -194,7 +196,8 @@ def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: lis
 
 def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     q, k = (empty(1, heads, 1024, int(rest[0]), dtype=dtype) for heads in (4, 2))
-    yield partial(function, q, k, k, q, causal="causal" in rest)
+    window = {"window": 100} if "window" in rest else {}
+    yield partial(function, q, k, k, q, causal="causal" in rest, **window)
 
 
 def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:

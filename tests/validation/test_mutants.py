@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 
 import pytest
@@ -39,6 +41,13 @@ def test_a_right_kernel_survives_and_is_listed(capsys: pytest.CaptureFixture[str
     assert found.share < MIN_SCORE
     assert main(["--op", "vector_add", "--sample", "5"]) == 0
     assert "vector_add: 5 caught, 0 survived" in capsys.readouterr().out
+
+
+def test_a_mutant_that_ends_the_process_is_caught() -> None:
+    ends = Mutant("vector_add", "torch", "reads beyond", lambda: lambda a, b: os.kill(os.getpid(), signal.SIGKILL))
+    right = Mutant("vector_add", "torch", "the line itself", lambda: lambda a, b: (a + b).contiguous())
+    found = score("vector_add", [ends, right, ends])
+    assert (found.caught, found.survivors) == (2, [right])
 
 
 def test_readings_are_right_only_where_they_say() -> None:

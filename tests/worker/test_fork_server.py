@@ -16,6 +16,8 @@ from faulty import inject
 
 from suite import ops
 from suite.hardware.device import Device
+from suite.hardware.host import CACHE_VARIABLE
+from suite.processes import tree
 from suite.processes.child import SHORT_KILL_S, WorkerDiedError
 from suite.worker import fork_server
 from suite.worker.fork_server import ForkServer
@@ -72,6 +74,20 @@ def test_a_server_is_kept_for_pools_that_would_start_the_same(
         assert not first.serves(CPU, {"OMP_NUM_THREADS": "77"}), "torch has read that"
         pool.renew()
     assert not psutil.pid_exists(first.process.pid)
+
+
+def test_only_pools_that_time_calls_take_the_memory_that_evicts_the_cache(
+    kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(200 << 20))
+    with Pool(CPU, times=False) as pool:
+        assert checked(pool) == "ok"
+        server = server_of(pool)
+        before = tree.resident_bytes(server.process.pid)
+    with Pool(CPU) as pool:
+        assert checked(pool) == "ok"
+        assert server_of(pool) is server
+        assert tree.resident_bytes(server.process.pid) > before + (200 << 20)
 
 
 def test_a_kernel_and_a_brought_file_hold_no_descriptor_of_the_server(kept: None, tmp_path: Path) -> None:

@@ -27,6 +27,15 @@ MISTAKES = {
     ),
     "last_part_dropped": Wrong("of two parts of the keys only the full one is added", "value", (1, 2, 1, 1, 70, 64)),
 }
+OF_WINDOWS = {
+    "window_of_one_key_less": "a query sees W - 1 keys: i - W + 1 < j",
+    "window_ignored": "the window is accepted and ignored",
+    "window_from_the_first_key": "the window is aligned to the first key, the causal mask to the last",
+    "window_without_its_first_tile": "the loop over tiles of 32 keys begins one tile after the first window",
+}
+MISTAKES |= {
+    name: Wrong(about, "value", (1, 2, 2, 50, 120, 64), options={"window": "40"}) for name, about in OF_WINDOWS.items()
+}
 OF_FLOAT8 = {
     "scale_q_forgotten": "queries are not scaled",
     "scale_k_twice": "keys are scaled twice",
@@ -58,6 +67,16 @@ def in_parts(s: Tensor, v: Tensor, mistake: str) -> Tensor:
     return acc / total
 
 
+def in_window(S_q: int, S_k: int, window: int, mistake: str, device: torch.device) -> Tensor:
+    """The pairs whose key is not before the query's window."""
+    shift, size = S_k - S_q, window - 1 if mistake == "window_of_one_key_less" else window
+    keys, rows = torch.arange(S_k, device=device), torch.arange(S_q, device=device)[:, None]
+    near = keys > rows - size + (0 if mistake == "window_from_the_first_key" else shift)
+    if mistake == "window_without_its_first_tile":
+        near &= keys >= (rows // 32 * 32 + shift - size + 1).clamp(min=0) // 32 * 32 + 32
+    return near
+
+
 def of_float8(q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], sm_scale: float, mistake: str) -> Tensor:
     """Without a mask, where q, k and v have a scale each."""
     scale_q, scale_k, scale_v = scales
@@ -80,7 +99,13 @@ def of_float8(q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], sm_sc
 
 def make(mistake: str):
     def attention(
-        q: Tensor, k: Tensor, v: Tensor, *scales: Tensor, causal: bool = False, sm_scale: float | None = None
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *scales: Tensor,
+        causal: bool = False,
+        sm_scale: float | None = None,
+        window: int | None = None,
     ) -> Tensor:
         (S_q, D), (H_kv, S_k) = q.shape[2:], k.shape[1:3]
         k, v = (x.repeat_interleave(q.shape[1] // H_kv, dim=1) for x in (k, v))
@@ -91,6 +116,8 @@ def make(mistake: str):
         if causal:
             shift = 0 if mistake == "causal_from_the_first_key" else S_k - S_q
             seen = torch.ones(S_q, S_k, dtype=torch.bool, device=q.device).tril(shift)
+            if window and mistake != "window_ignored":
+                seen &= in_window(S_q, S_k, window, mistake, q.device)
             s = s.masked_fill(~seen, -torch.inf)
         if mistake in ("parts_not_rescaled", "last_part_dropped"):
             return in_parts(s, v, mistake)

@@ -26,6 +26,10 @@ MISTAKES = {
     "swapped": Wrong("dv and dk are returned in each other's place", "value", SHAPE),
     "no_gradient_of_v": Wrong("only dq and dk are returned", "type", SHAPE),
     "stacked": Wrong("dk and dv have the shape of q, a gradient for each query head", "shape", SHAPE),
+    "window_of_one_key_more": Wrong("a query sees W + 1 keys", "value", SHAPE, options={"window": "15"}),
+    "window_of_forward_alone": Wrong(
+        "the scores that are computed again for the gradients have no window", "value", SHAPE, options={"window": "15"}
+    ),
     "empty_rows_nan": Wrong(
         "softmax of a row without keys is NaN", "not finite", (1, 2, 1, 40, 20, 64), options=CAUSAL
     ),
@@ -34,7 +38,14 @@ MISTAKES = {
 
 def make(mistake: str):
     def attention_grad(
-        q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        do: Tensor,
+        *,
+        causal: bool = False,
+        sm_scale: float | None = None,
+        window: int | None = None,
     ) -> tuple[Tensor, ...]:
         (B, H, S_q, D), (H_kv, S_k), dtype = q.shape, k.shape[1:3], q.dtype
         q, k, v, do = (x.float() for x in (q, k, v, do))
@@ -43,12 +54,17 @@ def make(mistake: str):
         shift = {"mask_off_by_one": S_k - S_q + 1, "causal_from_the_first_key": 0}.get(mistake, S_k - S_q)
         seen = torch.ones(S_q, S_k, dtype=torch.bool, device=q.device)
         seen = seen.tril(shift) if causal else seen
+        if window:
+            seen = seen.triu(S_k - S_q - window + (mistake != "window_of_one_key_more"))
         if mistake == "last_key_block_dropped":
             seen[:, S_k // 32 * 32 :] = False
         s = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
         p = s.exp() / s.exp().sum(-1, keepdim=True) if mistake == "maximum_not_subtracted" else torch.softmax(s, -1)
         if mistake != "empty_rows_nan":
             p = p.masked_fill(~seen, 0.0)
+        if mistake == "window_of_forward_alone":
+            lse = torch.logsumexp(s, -1, keepdim=True)
+            p = (q @ k.mT * scale - lse).exp().tril(shift)
         dp = do @ v.mT
         delta = (p * dp).sum(-1, keepdim=True)
         if mistake == "delta_of_rounded_output":

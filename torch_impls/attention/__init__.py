@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from torch_impls._runtime.contract import check_attention
-from torch_impls.attention._sdpa import aligned
+from torch_impls._runtime.contract import check_attention, check_window
+from torch_impls.attention._sdpa import aligned, lower_right
 
 VENDOR = "PyTorch"
 DTYPES_BEYOND = ("float8_e4m3fn", "float64")
+OPTIONS_BEYOND = ("window",)
 
 
 def attention(
@@ -26,6 +27,7 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Tensor, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
@@ -41,6 +43,8 @@ def attention(
     On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first. The fused kernels read
     16 bytes at a time without a check, and a misaligned address ends the process's CUDA context.
 
+    With `window` it sees only that many keys, up to its own: the mask is explicit, and all scores are computed.
+
     float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. PyTorch has no float8 kernel:
     the inputs are widened to bfloat16.
 
@@ -48,18 +52,19 @@ def attention(
     """
     check_attention(q, k, v, (scale_q, scale_k, scale_v), float64=True)
     S_q, S_k = q.shape[2], k.shape[2]
+    near = check_window("attention", window, causal, S_k)
     if scale_q is not None and scale_k is not None and scale_v is not None:
         q, k, v = (q.float() * (scale_q * scale_k)).to(torch.bfloat16), k.to(torch.bfloat16), v.to(torch.bfloat16)
-        return attention(q, k, v, causal=causal, sm_scale=sm_scale) * scale_v
+        return attention(q, k, v, causal=causal, sm_scale=sm_scale, window=window) * scale_v
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
     if causal and S_q > S_k:
-        seeing = attention(q[:, :, S_q - S_k :], k, v, causal=True, sm_scale=sm_scale)
+        seeing = attention(q[:, :, S_q - S_k :], k, v, causal=True, sm_scale=sm_scale, window=window)
         return F.pad(seeing, (0, 0, S_q - S_k, 0))
-    rectangle = causal and 1 < S_q < S_k
+    rectangle = causal_lower_right(S_q, S_k) if causal and 1 < S_q < S_k else None
     arguments = {
-        "attn_mask": causal_lower_right(S_q, S_k) if rectangle else None,
-        "is_causal": causal and S_q == S_k,
+        "attn_mask": lower_right(q, k, causal=causal, window=near) if near else rectangle,
+        "is_causal": causal and S_q == S_k and not near,
         "scale": sm_scale,
         "enable_gqa": q.shape[1] != k.shape[1],
     }

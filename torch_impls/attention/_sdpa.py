@@ -104,9 +104,14 @@ def sums_in_float32(x: Tensor) -> Iterator[None]:
         yield
 
 
-def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
-    """The mask that aligns causal attention to the last key; None if PyTorch's `is_causal` gives the same."""
+def lower_right(q: Tensor, k: Tensor, *, causal: bool, window: int = 0) -> Tensor | None:
+    """The mask that aligns causal attention to the last key; None if PyTorch's `is_causal` gives the same.
+
+    window: keys that a query sees up to its own; 0 for all.
+    """
     S_q, S_k = q.shape[2], k.shape[2]
+    if window:
+        return q.new_ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q).triu(S_k - S_q - window + 1)
     return q.new_ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q) if causal and 1 < S_q < S_k else None
 
 

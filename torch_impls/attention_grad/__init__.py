@@ -8,11 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torch_impls._runtime.contract import check_attention_grad
+from torch_impls._runtime.contract import check_attention_grad, check_window
 from torch_impls.attention._sdpa import aligned, gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
 DTYPES_BEYOND = ("float64",)
+OPTIONS_BEYOND = ("window",)
 
 FUSED = [
     SDPBackend.CUDNN_ATTENTION,
@@ -27,7 +28,14 @@ Keys = Float[Tensor, "B H_kv S_k D"]
 
 
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
@@ -36,21 +44,23 @@ def attention_grad(
     to 16 bits before the other products. All other cases use the unfused kernels in float32, because PyTorch's fused
     kernel for CPUs adds in the dtype of the inputs.
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
-    query that sees none has gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
+    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs;
+    with `window` the mask is always explicit, and it sees only that many keys up to its own. A query that sees none has
+    gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
     copied first, because the fused kernels do not check this.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
     check_attention_grad(q, k, v, do, float64=True)
+    near = check_window("attention_grad", window, causal, k.shape[2])
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(
             q,
             k,
             v,
-            lower_right(q, k, causal=causal),
-            is_causal=causal and q.shape[2] == k.shape[2],
+            lower_right(q, k, causal=causal, window=near),
+            is_causal=causal and q.shape[2] == k.shape[2] and not near,
             scale=sm_scale,
             enable_gqa=q.shape[1] != k.shape[1],
         )

@@ -6,36 +6,45 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.contract import check_attention_grad
+from torch_impls._runtime.contract import check_attention_grad, check_window
 from torch_impls.attention._sdpa import gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
 DTYPES_BEYOND = ("float64",)
+OPTIONS_BEYOND = ("window",)
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
 
 
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
     Dtypes: float32, float16 or bfloat16. Everything is float32, products included, and the gradients are rounded once.
-    Gradients of k and v are rounded for each query head of a group before they are added. Masks and scale are those of
-    attention/math.py. A query that sees no key has gradient 0.
+    Gradients of k and v are rounded for each query head of a group before they are added. Masks, windows and
+    scale are those of attention/math.py. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
     check_attention_grad(q, k, v, do, float64=True)
+    near = check_window("attention_grad", window, causal, k.shape[2])
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(
             q,
             k,
             v,
-            lower_right(q, k, causal=causal),
-            is_causal=causal and q.shape[2] == k.shape[2],
+            lower_right(q, k, causal=causal, window=near),
+            is_causal=causal and q.shape[2] == k.shape[2] and not near,
             scale=sm_scale,
             enable_gqa=q.shape[1] != k.shape[1],
         )

@@ -103,8 +103,8 @@ RESULTS: dict[str, Callable[..., Any]] = {
     "linear_sigmoid": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),
     "conv2d": _convolved,
     "max_pool2d": _pooled,
-    "lstm": lambda x, _, w_hh, __, h0, c0, **___: (
-        x.new_empty(*x.shape[:2], w_hh.shape[1]), h0.new_empty(h0.shape), c0.new_empty(c0.shape),
+    "lstm": lambda x, _, __, ___, h0, c0, *____: (
+        x.new_empty(*x.shape[:2], h0.shape[-1]), h0.new_empty(h0.shape), c0.new_empty(c0.shape),
     ),
     "sum": lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],)),
     "top_k": lambda x, *, k: (x.new_empty(x.shape[0], k), x.new_empty(x.shape[0], k, dtype=torch.int64)),

@@ -24,7 +24,10 @@ from torch import Tensor
 
 MAX_BLOCKS, MAX_RANKS = 64, 16
 HEADER = 4 * MAX_BLOCKS * (MAX_RANKS + 1)
-"""Bytes before the data: an int32 flag for each block and rank, then an int32 word for each block; all 0 at first."""
+"""Bytes before the data: an int32 flag for each block and rank, then an int32 word for each block.
+
+All memory is 0 at first.
+"""
 SMALLEST = 1 << 20
 
 
@@ -71,7 +74,7 @@ def _on_gpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
 
     memory = _symmetric_memory.empty(HEADER + size, dtype=torch.uint8, device=device)
     handle = _symmetric_memory.rendezvous(memory, group)
-    memory[:HEADER].zero_()
+    memory.zero_()
     addresses = torch.tensor(list(handle.buffer_ptrs), dtype=torch.int64, device=device)
     torch.cuda.synchronize(device)
     dist.barrier(group)  # no rank writes flags before all are 0
@@ -106,7 +109,7 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
     for each. A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
     """
     x = x.contiguous()
-    memory, shared = _shares(x, group)
+    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "arriving")
     others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
     if x.device.type == "cpu":
         shared[memory.rank].copy_(x)
@@ -133,18 +136,24 @@ def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]
 
 def all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
     """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all. See `arriving`."""
-    memory, shared = _shares(x, group)
+    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "arriving")
     shared[memory.rank].copy_(x)
     memory.meet()
     return torch.cat(shared)
 
 
-def _shares(x: Tensor, group: dist.ProcessGroup) -> tuple[Workspace, list[Tensor]]:
-    """The memory in which each rank puts its x for the others, in the half of this call."""
-    count = x.numel() * x.element_size()
-    memory = workspace(group, x.device, 512 * -(-count // 256), "arriving")
-    begin = HEADER + _turn(group, x.device, memory, "arriving") * memory.data_bytes // 2
-    return memory, [each[begin : begin + count].view(x.dtype).view(x.shape) for each in memory.views]
+def shares(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, group: dist.ProcessGroup, use: str
+) -> tuple[Workspace, int, list[Tensor]]:
+    """The tensor that each rank has for the others, in the half of this call, and the byte of the data where it begins.
+
+    The ranks must meet after they have written it, in each call: see `_turn`.
+    """
+    count = math.prod(shape) * dtype.itemsize
+    memory = workspace(group, device, 512 * -(-count // 256), use)
+    start = _turn(group, device, memory, use) * memory.data_bytes // 2
+    begin = HEADER + start
+    return memory, start, [each[begin : begin + count].view(dtype).view(shape) for each in memory.views]
 
 
 def all_to_all(

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.contract import check_attention
+from triton_kernels._runtime.contract import check_attention, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 HEAD_DIMS = (16, 32, 64, 128, 256)
 LONGEST = 2**30  # most queries or keys: positions are 32-bit integers
 LOG2_E = 1.4426950408889634
@@ -26,7 +27,7 @@ def attention_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, H, G, S_q, S_k, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M queries of one head. G query heads read the same key head."""
     tiles = tl.cdiv(S_q, BLOCK_M)
@@ -42,20 +43,22 @@ def attention_kernel(
     v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
     last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # last key that each query sees
-    end = S_k
+    first, end = 0, S_k
     if CAUSAL:
         last_key = tl.minimum(offs_m + (S_k - S_q), S_k - 1)
         end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k)
+    if WINDOW > 0:  # keys before the window of the first query are not read
+        first = tl.maximum(start_m + (S_k - S_q) - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
     l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
     acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
-    for start_n in range(0, end, BLOCK_N):
+    for start_n in range(first, end, BLOCK_N):
         keys = start_n + tl.arange(0, BLOCK_N)
         inside, at = keys[:, None] < S_k, keys[:, None].to(tl.int64)
         k = dot_operand(tl.load(k_row[None, :] + at * stride_kn, mask=inside, other=0.0))  # [BLOCK_N, D]
         v = dot_operand(tl.load(v_row[None, :] + at * stride_vn, mask=inside, other=0.0))  # [BLOCK_N, D]
         scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
-        scores = tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
+        scores = tl.where(is_seen(keys[None, :], last_key[:, None], WINDOW), scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
@@ -63,10 +66,17 @@ def attention_kernel(
         acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
         m_i = m_new
     if CAUSAL and has_nan(acc):
-        acc, l_i = attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn)
+        acc, l_i = attend_key_by_key(q, k_row, v_row, first, end, last_key, qk_scale, stride_kn, stride_vn, WINDOW)
     out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]  # a query that sees no key gives 0
     out_ptrs = out_ptr + b * stride_ob + h * stride_oh + rows * stride_om + offs_d[None, :]
     tl.store(out_ptrs, out, mask=rows < S_q)
+
+
+@triton.jit
+def is_seen(key, last_key, WINDOW: tl.constexpr):
+    """True for the keys that a query sees: up to its last one, and only WINDOW of them if that is not 0."""
+    seen = key <= last_key
+    return seen & (key > last_key - WINDOW) if WINDOW > 0 else seen
 
 
 @triton.jit
@@ -76,7 +86,7 @@ def has_nan(x):
 
 
 @triton.jit
-def attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn):
+def attend_key_by_key(q, k_row, v_row, first, end, last_key, qk_scale, stride_kn, stride_vn, WINDOW: tl.constexpr):
     """acc and l_i of a tile, one key at a time. A key that a query does not see is left out instead of weighted by 0.
 
     In a product of tiles, 0 times the NaN or infinity of a hidden value is NaN.
@@ -84,11 +94,11 @@ def attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, strid
     m_i = tl.full((q.shape[0],), LOWEST, tl.float32)
     l_i = tl.zeros((q.shape[0],), tl.float32)
     acc = tl.zeros(q.shape, tl.float32)
-    for key in tl.range(0, end, num_stages=1):
+    for key in tl.range(first, end, num_stages=1):
         at = tl.cast(key, tl.int64)
         k = tl.load(k_row + at * stride_kn).to(tl.float32)  # [D]
         v = tl.load(v_row + at * stride_vn).to(tl.float32)  # [D]
-        seen = key <= last_key
+        seen = is_seen(key, last_key, WINDOW)
         scores = tl.where(seen, tl.sum(q.to(tl.float32) * k[None, :], 1) * qk_scale, float("-inf"))  # [BLOCK_M]
         m_new = tl.maximum(m_i, scores)
         p = tl.exp2(scores - m_new)
@@ -117,7 +127,9 @@ if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:
     TILE = {}
-    attention_kernel = autotune(CONFIGS, ["H", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(attention_kernel)
+    attention_kernel = autotune(CONFIGS, ["H", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"], short_list)(
+        attention_kernel
+    )
 
 
 @kept
@@ -128,13 +140,16 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Tensor, "B H S_q D"]:
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros, one whose keys all score minus
-    infinity gives NaN. NaN and infinities of hidden keys and values do not reach the result: a tile with a NaN is
+    infinity gives NaN. With `window` query i sees only that many keys, up to its own; tiles of keys before the first
+    window are not read, so that the time grows with the window. NaN and infinities of
+    hidden keys and values do not reach the result: a tile with a NaN is
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
@@ -144,14 +159,20 @@ def attention(
     Source: FlashAttention-2 (Dao, 2023).
     """
     check_attention(q, k, v)
+    near = check_window("attention", window, causal, k.shape[2])
     check_limits(q, k, sm_scale)
     out = empty_output(q.shape, q.dtype, q.device)
-    attend(q, k, v, out, causal, sm_scale)
+    attend(q, k, v, out, causal, sm_scale, near)
     return finished_output(out, q.dtype)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows."""
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None, window: int = 0
+) -> None:  # fmt: skip
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows.
+
+    window: 0 for none.
+    """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0:
         return
@@ -160,7 +181,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
         launch(
             attention_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
             q, k, v, out, H, H // H_kv, S_q, S_k, qk_scale,
-            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3], CAUSAL=causal, D=D, **TILE,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3], CAUSAL=causal, WINDOW=window, D=D, **TILE,
         )  # fmt: skip
 
 

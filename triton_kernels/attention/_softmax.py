@@ -6,7 +6,7 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
-from triton_kernels.attention import HEAD_DIMS, LOWEST
+from triton_kernels.attention import HEAD_DIMS, LOWEST, is_seen
 
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 COLUMNS = tl.constexpr(8)  # partial sums of a row: thread t of 4 holds columns 2t and 2t + 1 of every 8
@@ -93,6 +93,19 @@ def visible_keys(
 
 
 @triton.jit
+def keys_in_window(
+    start_m, S_q, S_k, full, end, WINDOW: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """Returns `first` and `inner`, multiples of BLOCK_N: a tile's rows see no key before `first`, and some rows miss
+    keys before `inner`, which is at most `full`; then come keys without a mask. See `visible_keys`."""
+    first_key = start_m // G + (S_k - S_q) - WINDOW + 1  # of the first row
+    last_row = tl.minimum((start_m + BLOCK_M - 1) // G, S_q - 1)
+    first = tl.minimum(tl.maximum(first_key, 0) // BLOCK_N * BLOCK_N, full)
+    inner = tl.cdiv(tl.maximum(last_row + (S_k - S_q) - WINDOW + 1, 0), BLOCK_N) * BLOCK_N
+    return first, tl.minimum(inner, full)
+
+
+@triton.jit
 def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
     """Stores scale acc / l_i in the rows below `count`. If CAUSAL and a result is NaN, stores nothing and returns True.
 
@@ -108,14 +121,15 @@ def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.cons
 
 
 @triton.jit
-def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
+def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr, WINDOW: tl.constexpr = 0):
     """Returns the weights exp2(score - maximum) of a block's keys, rescaled acc, l_i with these keys, the new maximum.
 
-    qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
+    qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees, or, with a
+    WINDOW, before the first.
     l_i (BLOCK_M), or (BLOCK_M, COLUMNS): sums of every eighth key, each in one thread.
     """
     if MASKED:
-        qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
+        qk = tl.where(is_seen(keys[None, :], last_key[:, None], WINDOW), qk * qk_scale, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(qk, 1))
         p = tl.exp2(qk - m_new[:, None])
     else:
@@ -133,6 +147,7 @@ def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
 def online_softmax(
     acc, l_i, m_i, q, k_ptr, v_ptr, start, end, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
     MASKED: tl.constexpr, V_LIKE_K: tl.constexpr, PRECISION: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+    WINDOW: tl.constexpr = 0,
 ):  # fmt: skip
     """Online softmax over keys start to end; k_ptr and v_ptr point to key `start`. Returns acc, l_i, m_i.
 
@@ -152,7 +167,7 @@ def online_softmax(
         k = tl.load(k_ptr + k_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(k_ptr + k_offs)
         k = dot_operand(k)
         qk = tl.dot(q, k.T, input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
-        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED, WINDOW)
         v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
         v = dot_operand(v)
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)  # [BLOCK_M, D]
@@ -164,7 +179,7 @@ def online_softmax(
 @triton.jit
 def online_softmax_tma(
     acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
-    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr, WINDOW: tl.constexpr = 0,
 ):  # fmt: skip
     """`online_softmax` in 16 bits, with blocks that TMA loads; zeros beyond the last key. head: batch entry and key
     head."""
@@ -173,7 +188,7 @@ def online_softmax_tma(
         k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
         qk = tl.dot(q, k.T)  # [BLOCK_M, BLOCK_N]
         keys = start_n + tl.arange(0, BLOCK_N)
-        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED, WINDOW)
         v = dot_operand(v_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
         acc = tl.dot(p.to(v.dtype), v, acc)  # [BLOCK_M, D]
     return acc, l_i, m_i
@@ -196,7 +211,7 @@ def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
 def recompute_by_key(
     q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, v_scale, stride_qh, stride_qm, stride_qd,
     stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
-    G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
+    G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, WINDOW: tl.constexpr = 0,
 ):  # fmt: skip
     """Computes and stores rows start_m to start_m + BLOCK_M of one key head, one key at a time. Query i sees i + shift.
 
@@ -216,7 +231,7 @@ def recompute_by_key(
         k_ptrs = k_ptr + offs_d * stride_kd
         v_ptrs = v_ptr + offs_d * stride_vd
         for key in tl.range(0, tl.minimum((start + ROWS - 1) // G + shift + 1, S_k), num_stages=1):
-            seen = key <= queries + shift
+            seen = is_seen(key, queries + shift, WINDOW)
             acc, l_i, m_i = add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale)
             k_ptrs += stride_kn
             v_ptrs += stride_vn

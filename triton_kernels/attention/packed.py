@@ -12,7 +12,7 @@ from torch import Tensor
 
 from triton_kernels._common.tma import describe, readable
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.contract import check_attention
+from triton_kernels._runtime.contract import check_attention, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E, LOWEST
@@ -22,6 +22,7 @@ from triton_kernels.attention._softmax import (
     check_limits,
     head_group,
     in_registers,
+    keys_in_window,
     online_softmax,
     online_softmax_tma,
     recompute_by_key,
@@ -32,6 +33,7 @@ from triton_kernels.attention._softmax import (
 )
 
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 
 
 @triton.jit(do_not_specialize=["S_k"])
@@ -39,7 +41,7 @@ def packed_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, k_desc, v_desc, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of the output for one batch entry and key head.
@@ -60,37 +62,54 @@ def packed_kernel(
     out_ptr += b * stride_ob
 
     last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
+    first, inner = 0, 0  # before `inner` some rows do not see the keys, before `first` none does
+    if WINDOW > 0:
+        first, inner = keys_in_window(start_m, S_q, S_k, full, end, WINDOW, G, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     if k_desc is None:
+        k_near, v_near = k_ptr, v_ptr
+        if WINDOW > 0:
+            k_near += first.to(tl.int64) * stride_kn
+            v_near += first.to(tl.int64) * stride_vn
+            acc, l_i, m_i = online_softmax(
+                acc, l_i, m_i, q, k_near, v_near, first, inner, last_key, S_k, qk_scale,
+                stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N, WINDOW,
+            )  # fmt: skip
+            k_near = k_ptr + inner.to(tl.int64) * stride_kn
+            v_near = v_ptr + inner.to(tl.int64) * stride_vn
         acc, l_i, m_i = online_softmax(
-            acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale,
+            acc, l_i, m_i, q, k_near, v_near, inner, full, last_key, S_k, qk_scale,
             stride_kn, stride_kd, stride_vn, stride_vd, False, V_LIKE_K, "ieee", D, BLOCK_N,
         )  # fmt: skip
         k_full = k_ptr + full.to(tl.int64) * stride_kn
         v_full = v_ptr + full.to(tl.int64) * stride_vn
         acc, l_i, m_i = online_softmax(
             acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
-            stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
+            stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N, WINDOW,
         )  # fmt: skip
     else:
         at = b.to(tl.int32), h_kv.to(tl.int32)
         if D == 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
             q = in_registers(q, D)
             l_i = tl.zeros((BLOCK_M, COLUMNS), tl.float32)
+        if WINDOW > 0:
+            acc, l_i, m_i = online_softmax_tma(
+                acc, l_i, m_i, q, k_desc, v_desc, at, first, inner, last_key, qk_scale, True, D, BLOCK_N, WINDOW
+            )
         acc, l_i, m_i = online_softmax_tma(
-            acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N
+            acc, l_i, m_i, q, k_desc, v_desc, at, inner, full, last_key, qk_scale, False, D, BLOCK_N
         )
         acc, l_i, m_i = online_softmax_tma(
-            acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N
+            acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N, WINDOW
         )
     out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
     if store_tile(out_ptrs, acc, l_i, last_key, rows, S_q * G, 1.0, CAUSAL):
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, S_k - S_q, qk_scale, 1.0,
             stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
-            G, D, BLOCK_M,
+            G, D, BLOCK_M, WINDOW,
         )  # fmt: skip
 
 
@@ -98,7 +117,7 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:  # tuned, or timed once per key and kept in Triton's cache folder
     TILE = {}
-    packed_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(packed_kernel)
+    packed_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"], short_list)(packed_kernel)
 
 
 @kept
@@ -109,6 +128,7 @@ def attention(
     *,
     causal: bool = False,
     sm_scale: float | None = None,
+    window: int | None = None,
 ) -> Float[Tensor, "B H S_q D"]:
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
@@ -121,25 +141,33 @@ def attention(
     probabilities rounded once for the second product).
     Loads: TMA reads keys and values of 16 bits where it can (it needs contiguous rows, each at a multiple of 16 bytes).
     Queries are then in registers if D is 64.
+    Window: query i sees only that many keys, up to its own; blocks before the first window are skipped, and blocks in
+    which some windows begin mask.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
     check_attention(q, k, v)
+    near = check_window("attention", window, causal, k.shape[2])
     check_limits(q, k, v, sm_scale)
     out = empty_output(q.shape, q.dtype, q.device)
-    attend(q, k, v, out, causal, sm_scale)
+    attend(q, k, v, out, causal, sm_scale, near)
     return finished_output(out, q.dtype)
 
 
-def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+def config(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None, window: int | None = None
+) -> str:
     """The kernel that `attention` runs, whose tile is tuned; empty if there is nothing to compute."""
     return "packed" if q.numel() > 0 and k.shape[2] > 0 else ""
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows."""
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None, window: int = 0) -> None:
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows.
+
+    window: 0 for none.
+    """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0 or S_k == 0:
         out.zero_()
@@ -154,7 +182,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
             packed_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
             q, k, v, out, *descs, HEADS, H_kv, S_q, S_k, head_group(HEADS, 2 * S_k * D * q.element_size()), qk_scale,
             *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-            CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
+            CAUSAL=causal, WINDOW=window, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
         )  # fmt: skip
 
 

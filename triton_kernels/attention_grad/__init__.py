@@ -10,12 +10,13 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.contract import check_attention_grad
+from triton_kernels._runtime.contract import check_attention_grad, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E, LONGEST, LOWEST
+from triton_kernels.attention import LOG2_E, LONGEST, LOWEST, is_seen
 
 DETERMINISTIC = True
+OPTIONS_BEYOND = ("window",)
 HEAD_DIMS = (16, 32, 64, 128)
 
 Queries = Float[Tensor, "B H S_q D"]
@@ -36,10 +37,16 @@ def dot(x, y, acc=None):
 
 
 @triton.jit
-def visible(rows, keys, S_q, S_k, CAUSAL: tl.constexpr):
+def visible(rows, keys, S_q, S_k, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
     """Mask [rows, keys] of the pairs in which the query sees the key. Both may lie beyond the last one."""
     seen = (rows < S_q) & (keys < S_k)
-    return seen & (keys <= rows + (S_k - S_q)) if CAUSAL else seen
+    return seen & is_seen(keys, rows + (S_k - S_q), WINDOW) if CAUSAL else seen
+
+
+@triton.jit
+def first_key(start_m, S_q, S_k, WINDOW: tl.constexpr, BLOCK_N: tl.constexpr):
+    """First key of the first tile that a query from start_m on sees."""
+    return tl.maximum(start_m + (S_k - S_q) - WINDOW + 1, 0) // BLOCK_N * BLOCK_N if WINDOW > 0 else 0
 
 
 @triton.jit
@@ -47,7 +54,7 @@ def statistics_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, H, G, S_q, S_k, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """The forward pass: one program computes two numbers for each of BLOCK_M queries of one head.
 
@@ -67,11 +74,11 @@ def statistics_kernel(
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k) if CAUSAL else S_k
-    for start_n in range(0, end, BLOCK_N):
+    for start_n in range(first_key(start_m, S_q, S_k, WINDOW, BLOCK_N), end, BLOCK_N):
         keys = start_n + tl.arange(0, BLOCK_N)
         k = load_rows(k_ptr, keys, S_k, stride_kn, stride_kd, D)
         v = load_rows(v_ptr, keys, S_k, stride_vn, stride_vd, D)
-        seen = visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL)
+        seen = visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL, WINDOW)
         scores = tl.where(seen, dot(q, k.T) * qk_scale, float("-inf"))  # [BLOCK_M, BLOCK_N]
         m_new = tl.maximum(m_i, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
@@ -91,7 +98,7 @@ def dk_dv_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, H_kv, G, S_q, S_k, qk_scale, sm_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_N rows of dk and dv of one key head, from all queries of its G query heads.
 
@@ -106,20 +113,22 @@ def dk_dv_kernel(
     v = load_rows(v_ptr + b * stride_vb + h_kv * stride_vh, keys, S_k, stride_vn, stride_vd, D)
     dk = tl.zeros((BLOCK_N, D), tl.float32)
     dv = tl.zeros((BLOCK_N, D), tl.float32)
-    first = tl.maximum(start_n - (S_k - S_q), 0) // BLOCK_M * BLOCK_M if CAUSAL else 0
+    first, end = tl.maximum(start_n - (S_k - S_q), 0) // BLOCK_M * BLOCK_M if CAUSAL else 0, S_q
+    if WINDOW > 0:  # later queries do not see the last key
+        end = tl.minimum(start_n + BLOCK_N - 1 - (S_k - S_q) + WINDOW, S_q)
     for g in range(0, G):
         h = h_kv * G + g
         q_head = q_ptr + b * stride_qb + h * stride_qh
         do_head = do_ptr + b * stride_ob + h * stride_oh
         statistics = (b * H_kv * G + h) * S_q
-        for start_m in range(first, S_q, BLOCK_M):
+        for start_m in range(first, end, BLOCK_M):
             rows = start_m + tl.arange(0, BLOCK_M)
             q = load_rows(q_head, rows, S_q, stride_qm, stride_qd, D)
             do = load_rows(do_head, rows, S_q, stride_om, stride_od, D)
             lse = tl.load(lse_ptr + statistics + rows, mask=rows < S_q, other=0.0)
             delta = tl.load(delta_ptr + statistics + rows, mask=rows < S_q, other=0.0)
             p = tl.exp2(dot(k, q.T) * qk_scale - lse[None, :])  # [BLOCK_N, BLOCK_M]
-            p = tl.where(visible(rows[None, :], keys[:, None], S_q, S_k, CAUSAL), p, 0.0)
+            p = tl.where(visible(rows[None, :], keys[:, None], S_q, S_k, CAUSAL, WINDOW), p, 0.0)
             dv = dot(p, do, dv)
             ds = p * (dot(v, do.T) - delta[None, :])
             dk = dot(ds, q, dk)
@@ -133,7 +142,7 @@ def dq_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, H, G, S_q, S_k, qk_scale, sm_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of dq of one head, from all keys."""
     tiles = tl.cdiv(S_q, BLOCK_M)
@@ -149,12 +158,12 @@ def dq_kernel(
     v_ptr += b * stride_vb + h // G * stride_vh
     dq = tl.zeros((BLOCK_M, D), tl.float32)
     end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k) if CAUSAL else S_k
-    for start_n in range(0, end, BLOCK_N):
+    for start_n in range(first_key(start_m, S_q, S_k, WINDOW, BLOCK_N), end, BLOCK_N):
         keys = start_n + tl.arange(0, BLOCK_N)
         k = load_rows(k_ptr, keys, S_k, stride_kn, stride_kd, D)
         v = load_rows(v_ptr, keys, S_k, stride_vn, stride_vd, D)
         p = tl.exp2(dot(q, k.T) * qk_scale - lse[:, None])  # [BLOCK_M, BLOCK_N]
-        p = tl.where(visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL), p, 0.0)
+        p = tl.where(visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL, WINDOW), p, 0.0)
         ds = p * (dot(do, v.T) - delta[:, None])
         dq = dot(ds, k, dq)
     at = (head * S_q + rows[:, None]) * D + tl.arange(0, D)[None, :]
@@ -179,7 +188,7 @@ if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:
     TILE = {}
-    KEY = ["G", "S_q", "S_k", "D", "CAUSAL"]
+    KEY = ["G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
     statistics_kernel = autotune(CONFIGS, ["H", *KEY], short_list)(statistics_kernel)
     dk_dv_kernel = autotune(CONFIGS, ["H_kv", *KEY], short_list)(dk_dv_kernel)
     dq_kernel = autotune(CONFIGS, ["H", *KEY], short_list)(dq_kernel)
@@ -187,14 +196,21 @@ else:
 
 @kept
 def attention_grad(
-    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    do: Queries,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    window: int | None = None,
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
     With p = softmax(sm_scale q k^T) and ds = p * (do v^T - delta), where delta = the row's sum of do * o:
     dq = sm_scale ds k, dk = sm_scale ds^T q, dv = p^T do; dk and dv are sums over the query heads of a key head.
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; D is a power of two from 16 to 128.
-    `causal` and `sm_scale` are those of `attention`.
+    `causal`, `sm_scale` and `window` are those of `attention`.
     Three kernels: the forward pass keeps lse and delta of each row; dk and dv over tiles of keys; dq over tiles of
     queries. Scores are computed three times instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and sums in float32; p and ds are
@@ -207,6 +223,7 @@ def attention_grad(
     Source: FlashAttention-2 (Dao, 2023), without atomics as in Triton's fused attention tutorial.
     """
     check_attention_grad(q, k, v, do)
+    near = check_window("attention_grad", window, causal, k.shape[2])
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     check_head(D, HEAD_DIMS, sm_scale)
     if max(S_q, S_k) > LONGEST:
@@ -218,7 +235,7 @@ def attention_grad(
     qk_scale = sm_scale * LOG2_E  # the kernels' exponentials are powers of 2
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
-    common = dict(CAUSAL=causal, D=D, **TILE)
+    common = dict(CAUSAL=causal, WINDOW=near, D=D, **TILE)
     strides = *q.stride(), *k.stride(), *v.stride(), *do.stride()
     G = H // H_kv
     with device_of(q):

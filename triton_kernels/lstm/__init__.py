@@ -1,4 +1,4 @@
-"""A layer of LSTM cells in Triton: one product for the inputs of all time steps, then a launch per time step."""
+"""Layers of LSTM cells in Triton: one product for the inputs of all time steps, then a launch per time step."""
 
 import torch
 import triton
@@ -9,6 +9,7 @@ from torch import Tensor
 from triton_kernels._runtime.contract import check_lstm
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels._runtime.layers import each_layer
 from triton_kernels.matmul import matmul
 
 DETERMINISTIC = True
@@ -16,7 +17,7 @@ BLOCK_U = 256 if INTERPRET else 8  # hidden units of a program
 BLOCK_K = 128
 
 Sequence = Float[Tensor, "T B H"]
-State = Float[Tensor, "B H"]
+State = Float[Tensor, "*L B H"]
 
 
 @triton.jit
@@ -73,13 +74,17 @@ def lstm_step_kernel(
 def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
-    w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, "4*H"],
+    w_hh: Float[Tensor, "*L 4*H H"],
+    bias: Float[Tensor, "*L 4*H"],
     h0: State,
     c0: State,
+    w_ih_upper: Float[Tensor, "upper 4*H H"] | None = None,
 ) -> tuple[Sequence, State, State]:
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
+
+    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies tensors
     that are not contiguous. The results are contiguous.
@@ -88,7 +93,9 @@ def lstm(
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices.
     Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", 1997; the gates are those of PyTorch.
     """
-    check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    check_lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
+    if w_ih_upper is not None:
+        return each_layer(lstm, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     T, B, I = x.shape  # noqa: E741
     inputs = matmul(x.reshape(T * B, I), w_ih.t())
     return run_steps(inputs.view(T, B, w_ih.shape[0]), w_hh, bias, h0, c0)

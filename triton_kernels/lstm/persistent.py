@@ -1,4 +1,4 @@
-"""A layer of LSTM cells in Triton: adds to the plain kernel a single launch for all time steps.
+"""Layers of LSTM cells in Triton: adds to the plain kernel a single launch for all time steps.
 
 After each step the programs synchronize through a counter in memory.
 """
@@ -13,6 +13,7 @@ from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.contract import check_lstm
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels._runtime.layers import each_layer, layers_config
 from triton_kernels.matmul import auto
 
 DETERMINISTIC = True
@@ -20,7 +21,7 @@ BLOCK_U = 256 if INTERPRET else 8  # hidden units of a program
 BLOCK_K = 128
 
 Sequence = Float[Tensor, "T B H"]
-State = Float[Tensor, "B H"]
+State = Float[Tensor, "*L B H"]
 
 
 @triton.jit
@@ -147,13 +148,17 @@ def fits(h0: State) -> bool:
 def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
-    w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, "4*H"],
+    w_hh: Float[Tensor, "*L 4*H H"],
+    bias: Float[Tensor, "*L 4*H"],
     h0: State,
     c0: State,
+    w_ih_upper: Float[Tensor, "upper 4*H H"] | None = None,
 ) -> tuple[Sequence, State, State]:
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
+
+    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     The launch is cooperative: it fails unless all programs run at the same time. Each step reads the weights from the
     caches.
@@ -165,7 +170,9 @@ def lstm(
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for more programs, of 8
     units and up to 128 rows each, than multiprocessors.
     """
-    check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    check_lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
+    if w_ih_upper is not None:
+        return each_layer(lstm, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     if not fits(h0):
         raise NotImplementedError(
             f"lstm: {programs(*h0.shape)} programs wait for each other, "
@@ -176,6 +183,10 @@ def lstm(
     return run_together(inputs.view(T, B, w_ih.shape[0]), w_hh, bias, h0, c0)
 
 
-def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+def config(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor, w_ih_upper: Tensor | None = None
+) -> str:
     """The kernels that `lstm` runs: those of the product x w_ih^T, and `persistent`."""
+    if w_ih_upper is not None:
+        return layers_config(config, x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
     return "; ".join(filter(None, (auto.config(x.reshape(-1, x.shape[2]), w_ih.t()), "persistent")))

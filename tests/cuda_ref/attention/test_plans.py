@@ -70,7 +70,47 @@ def test_every_plan_emulated(
     assert torch.equal(run(plan, *inputs, causal=causal), out)
 
 
-def check_statistics(plan: int, D: int, S_q: int, S_k: int, causal: bool, device: torch.device) -> None:
+WINDOWED = [pytest.param(D, plan, id=f"{D}-{plan}") for D, plan in ((64, 0), (64, 1), (128, 0))]
+"""D and the plans that have windows."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("D", "plan"), WINDOWED)
+def test_windows_emulated(emulated: None, nan_outputs: None, D: int, plan: int) -> None:
+    """Windows within a step, of several steps with unmasked ones between, and with queries that see no key."""
+    op = ops.get("attention")
+    for size, window in (((1, 2, 1, 210, 700), 300), ((1, 1, 1, 200, 150), 20)):
+        case = op.case((*size, D), "bfloat16", window=window)
+        inputs = op.make_inputs(case, 1, torch.device("cpu"))
+        out = run(plan, *inputs, causal=True, window=window)
+        verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+        assert verdict.agrees, verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("D", "plan"), WINDOWED)
+def test_statistics_of_windows_emulated(emulated: None, D: int, plan: int) -> None:
+    check_statistics(plan, D, 150, 470, True, torch.device("cpu"), window=100)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("D", "plan"), WINDOWED)
+@pytest.mark.parametrize("window", [1, 100, 128, 1024, 4000])
+def test_windows(hopper: torch.device, nan_outputs: None, D: int, plan: int, window: int) -> None:
+    op = ops.get("attention")
+    for size in ((1, 2, 1, 300, 517), (2, 4, 2, 517, 300), (1, 40, 8, 3000, 3000)):
+        near = window if window < size[4] else 0
+        case = op.case((*size, D), "bfloat16", window=window)
+        inputs = op.make_inputs(case, 1, hopper)
+        out = run(plan, *inputs, causal=True, window=near)
+        verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+        assert verdict.agrees, verdict.reason
+        assert torch.equal(run(plan, *inputs, causal=True, window=near), out)
+
+
+def check_statistics(
+    plan: int, D: int, S_q: int, S_k: int, causal: bool, device: torch.device, window: int = 0
+) -> None:
     """lse and delta of a plan, beside float64."""
     random = torch.Generator(device).manual_seed(1)
     shapes = ((2, 4, S_q, D), (2, 2, S_k, D), (2, 2, S_k, D), (2, 4, S_q, D))
@@ -79,14 +119,15 @@ def check_statistics(plan: int, D: int, S_q: int, S_k: int, causal: bool, device
     lse, delta = (torch.full((2, 4, padded), torch.nan, device=device) for _ in range(2))
     build.launch(
         "attention/wgmma", "attention_statistics", device, q, k, v, do, lse, delta, 2, 4, 2, S_q, S_k, D,
-        *(stride for x in (q, k, v, do) for stride in strides(x)), padded, causal, scales(D, None)[1], plan,
+        *(stride for x in (q, k, v, do) for stride in strides(x)), padded, causal, scales(D, None)[1], plan, window,
         build.DTYPES[q.dtype],
     )  # fmt: skip
     keys, values = (x.double().repeat_interleave(2, 1) for x in (k, v))
     scores = q.double() @ keys.mT * scales(D, None)[1]
     if causal:
         last = torch.arange(S_q, device=device)[:, None] + S_k - S_q
-        scores = scores.masked_fill(torch.arange(S_k, device=device) > last, -torch.inf)
+        keys_at = torch.arange(S_k, device=device)
+        scores = scores.masked_fill((keys_at > last) | (keys_at <= last - (window or S_q + S_k)), -torch.inf)
     sums = torch.logsumexp(scores * math.log(2), -1) / math.log(2)
     weights = torch.exp2(scores - sums[..., None]).nan_to_num(0)
     expected = ((weights @ values) * do.double()).sum(-1)

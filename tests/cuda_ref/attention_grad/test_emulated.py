@@ -19,6 +19,24 @@ CASES = [
 ]
 
 
+WINDOWS = [
+    pytest.param((1, 2, 1, 300, 420, 64), 200, 1, id="unmasked steps between"),
+    pytest.param((1, 1, 1, 90, 400, 128), 20, 1, id="keys that no query sees"),
+    pytest.param((1, 2, 1, 210, 150, 128), 70, 2, id="queries without keys, two parts"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "window", "parts"), WINDOWS)
+def test_windows(emulated: None, nan_outputs: None, size: tuple[int, ...], window: int, parts: int) -> None:
+    op = ops.get("attention_grad")
+    case = op.case(size, "bfloat16", window=window)
+    inputs = op.make_inputs(case, 1, torch.device("cpu"))
+    out = torch.cat([each.flatten() for each in run(parts, *inputs, True, None, window)])
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.agrees, verdict.reason
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "dtype", "causal", "family", "parts"), CASES)
 def test_gradients_agree(

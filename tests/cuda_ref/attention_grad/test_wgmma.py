@@ -49,6 +49,24 @@ def test_sizes(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    "size", [(1, 4, 2, 300, 517), (1, 2, 2, 517, 300), (1, 2, 1, 100, 900), (1, 16, 16, 3000, 3000)]
+)
+@pytest.mark.parametrize("window", [1, 100, 128, 1024])
+@pytest.mark.parametrize("D", [64, 128])
+def test_windows(hopper: torch.device, nan_outputs: None, D: int, window: int, size: tuple[int, ...]) -> None:
+    op = ops.get("attention_grad")
+    case = op.case((*size, D), "bfloat16", window=window)
+    inputs = op.make_inputs(case, 1, hopper)
+    outs = [
+        torch.cat([each.flatten() for each in attention_grad(*inputs, causal=True, window=window)]) for _ in range(3)
+    ]
+    verdict = judge(outs[0], op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.agrees, verdict.reason
+    assert all(torch.equal(out, outs[0]) for out in outs)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("size", [(1, 16, 2, 700, 333), (2, 8, 1, 65, 515)], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("D", [64, 128])

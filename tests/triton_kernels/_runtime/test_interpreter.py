@@ -87,3 +87,46 @@ def test_every_bfloat16_number_is_widened_exactly() -> None:
     out = torch.empty(2**16)
     widen[(1,)](x, out, SIZE=2**16)
     assert torch.equal(out.view(torch.int32), x.view(torch.int16).int() << 16)
+
+
+@triton.jit
+def one_after_the_other(a, b, c, d):
+    return a * c, b * c + d
+
+
+@triton.jit
+def fold(x_ptr, out_ptr, AXIS: tl.constexpr, KEEP: tl.constexpr, SIZE: tl.constexpr):
+    at = tl.arange(0, 2)[:, None, None] * 32 + tl.arange(0, 8)[None, :, None] * 4 + tl.arange(0, 4)[None, None, :]
+    x = tl.load(x_ptr + at)
+    factor, term = tl.reduce((x, x + 1), AXIS, one_after_the_other, keep_dims=KEEP)
+    offs = tl.arange(0, SIZE)
+    tl.store(out_ptr + offs, tl.reshape(factor, (SIZE,)))
+    tl.store(out_ptr + SIZE + offs, tl.reshape(term, (SIZE,)))
+
+
+@pytest.mark.skipif(not INTERPRET, reason="needs Triton's interpreter")
+@pytest.mark.parametrize(("axis", "keep"), [(0, False), (1, False), (2, True), (None, True)])
+def test_a_reduction_by_a_function_of_ones_own_keeps_the_order(axis: int | None, keep: bool) -> None:
+    x = torch.randint(-9, 9, (2, 8, 4), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    parts = list(x.flatten() if axis is None else x.unbind(axis))
+    factor, term = parts[0], parts[0] + 1
+    for each in parts[1:]:
+        factor, term = factor * each, term * each + each + 1
+    out = torch.empty(2, term.numel(), dtype=torch.int32)
+    fold[(1,)](x, out, AXIS=axis, KEEP=keep, SIZE=term.numel())
+    assert torch.equal(out, torch.stack((factor.flatten(), term.flatten())))
+
+
+@pytest.mark.skipif(not INTERPRET, reason="needs Triton's interpreter")
+def test_a_reduction_combines_blocks() -> None:
+    from triton.runtime import interpreter
+
+    def of(array: Any) -> Any:
+        return SimpleNamespace(handle=SimpleNamespace(data=array), dtype=tl.int32)
+
+    calls: list[Any] = []
+    combine = SimpleNamespace(fn=lambda a, b: calls.append(a) or of(a.handle.data ^ b.handle.data))
+    x = torch.arange(64, dtype=torch.int32).reshape(2, 32)
+    (found,) = interpreter.ReduceOps(0, combine, False).generic_reduce((of(x.numpy()),))
+    assert found.handle.data.tolist() == (x[0] ^ x[1]).tolist()
+    assert len(calls) == 1

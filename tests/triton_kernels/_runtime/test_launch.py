@@ -83,7 +83,7 @@ _tuned.FOLDER = Path({str(tmp_path)!r})
 path = _tuned.path_for(torch.cuda.get_device_name(), _tuned.version())
 path.parent.mkdir()
 entry = dict(
-    kernel="attention.packed.packed_kernel", key=dict(HEADS=2, G=2, S_q=17, S_k=4000, D=16, CAUSAL=False),
+    kernel="attention.packed.packed_kernel", key=dict(HEADS=2, G=2, S_q=17, S_k=4000, D=16, CAUSAL=False, WINDOW=0),
     dtypes=["torch.float16"] * 4, config=dict(BLOCK_M=64, BLOCK_N=32, num_warps=4, num_stages=2),
     us=1.0, short_list_us=1.0, candidates=1,
 )

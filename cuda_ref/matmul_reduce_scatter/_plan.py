@@ -1,0 +1,44 @@
+"""Chooses between products for each rank, overlapped with copies, and one product of all rows before one sum.
+
+The products' times are those of the model of matmul. For few rows a product takes as long as reading w, and overlapped
+products read w once for each rank.
+"""
+
+import torch
+from torch import Tensor
+
+from cuda_ref.all_gather_matmul._plan import COPY_US, LINK_BYTES_PER_US, MEET_US
+from cuda_ref.matmul._model import costs_of, predicted_us
+from cuda_ref.matmul._plan import best_of, problem_of
+from cuda_ref.matmul._tiles import WGMMA, Problem
+from cuda_ref.matmul_reduce_scatter._whole import PACK
+
+
+def is_overlapped(x: Tensor, w: Tensor, ranks: int) -> bool:
+    """True if overlapped products take less time. The operands must have 16 bits, be on a GPU and not be empty."""
+    share = problem_of(x, w)
+    return overlaps(share._replace(M=share.M // ranks), ranks, x.device)
+
+
+def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> bool:
+    """True if overlapped products take less time, for the product of one rank's rows; by default on an H200."""
+    if 2 * share.M * share.N % PACK:
+        return True
+    whole = share._replace(M=ranks * share.M)
+    costs = costs_of(device)
+    share_us, whole_us = (predicted_us(best_of(each, WGMMA, device), each, costs) for each in (share, whole))
+    copy_us = 2 * share.M * share.N / LINK_BYTES_PER_US
+    return overlapped_us(ranks, copy_us, share_us) < whole_first_us(ranks, copy_us, whole_us)
+
+
+def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
+    """The time of a product for each rank, this rank's last, and of a kernel that adds. Copies wait for each other."""
+    copied = 0.0
+    for done in range(1, ranks):
+        copied = max(copied, done * share_us) + COPY_US + copy_us
+    return max(copied + MEET_US, ranks * share_us) + COPY_US
+
+
+def whole_first_us(ranks: int, copy_us: float, whole_us: float) -> float:
+    """The time of one product, and of a kernel that meets the others and reads this rank's rows from all of them."""
+    return whole_us + MEET_US + COPY_US + (ranks - 1) * copy_us
