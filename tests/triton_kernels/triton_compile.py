@@ -51,8 +51,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "top_k[_bitonic] DTYPE MxNxk";
     "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
     SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]"; "attention_gluon DTYPE
-    D
-    [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
+    D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
     "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
     "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
     DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
@@ -157,16 +156,15 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N, K = map(int, rest[0].split("x"))
-    groups = -(-K // 128)
-    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
+    scales = empty(M, -(-K // 128), dtype=torch.float32), empty(-(-N // 128), -(-K // 128), dtype=torch.float32)
     yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
 
 
 def int4(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N, K = map(int, rest[0].split("x"))
     groups = empty(N, K // 128, dtype=dtype), empty(N, K // 128, dtype=torch.uint8)
-    weight = empty(N, K // 2, dtype=torch.uint8)
-    yield partial(function, empty(M, K, dtype=dtype), weight, *groups[: 2 if "zeros" in rest else 1])
+    weights = empty(N, K // 2, dtype=torch.uint8), *groups[: 2 if "zeros" in rest else 1]
+    yield partial(function, empty(M, K, dtype=dtype), *weights)
 
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -223,11 +221,10 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
 
 def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, E, K, N = map(int, rest[1].split("x"))
+    other = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
     if "dy" in signature(function).parameters:
-        yield partial(function, empty(T, K, dtype=dtype), empty(T, N, dtype=dtype), empty(E, dtype=torch.int32))
-        return
-    weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
-    yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
+        other = empty(T, N, dtype=dtype)
+    yield partial(function, empty(T, K, dtype=dtype), other, empty(E, dtype=torch.int32))
 
 
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
