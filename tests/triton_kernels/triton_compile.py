@@ -47,14 +47,14 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD";
-    "top_k[_bitonic] DTYPE MxNxk";
-    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
-    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]"; "attention_gluon DTYPE
-    D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
-    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK";
-    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad]
-    DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
+    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE
+    MxNxk"; "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32
+    LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]";
+    "attention_gluon DTYPE D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]";
+    "paged_attention[_parts] DTYPE D"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE";
+    "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT]
+    DTYPE MxNxK [zeros]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -70,13 +70,10 @@ def vector_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest
 
 
 def matrix_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
-    if kind == "tall":
-        x = empty(8, 2**25, dtype=torch.float32).t()
-        yield partial(function, x, x)
-        return
-    x = empty(4096, 4096, dtype=dtype)
+    tall = kind == "tall"
+    x = empty(8, 2**25, dtype=torch.float32).t() if tall else empty(4096, 4096, dtype=dtype)
     yield partial(function, x, x)
-    if not function.__module__.endswith(".flat"):
+    if not tall and not function.__module__.endswith(".flat"):
         yield partial(function, x, x.t())
 
 
@@ -156,15 +153,16 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N, K = map(int, rest[0].split("x"))
-    scales = empty(M, -(-K // 128), dtype=torch.float32), empty(-(-N // 128), -(-K // 128), dtype=torch.float32)
+    groups = -(-K // 128)
+    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
     yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
 
 
 def int4(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     M, N, K = map(int, rest[0].split("x"))
     groups = empty(N, K // 128, dtype=dtype), empty(N, K // 128, dtype=torch.uint8)
-    weights = empty(N, K // 2, dtype=torch.uint8), *groups[: 2 if "zeros" in rest else 1]
-    yield partial(function, empty(M, K, dtype=dtype), *weights)
+    weight = empty(N, K // 2, dtype=torch.uint8)
+    yield partial(function, empty(M, K, dtype=dtype), weight, *groups[: 2 if "zeros" in rest else 1])
 
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -221,10 +219,11 @@ def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list
 
 def grouped(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     T, E, K, N = map(int, rest[1].split("x"))
-    other = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
     if "dy" in signature(function).parameters:
-        other = empty(T, N, dtype=dtype)
-    yield partial(function, empty(T, K, dtype=dtype), other, empty(E, dtype=torch.int32))
+        yield partial(function, empty(T, K, dtype=dtype), empty(T, N, dtype=dtype), empty(E, dtype=torch.int32))
+        return
+    weight = empty(E, K, N, dtype=dtype) if rest[0] == "nn" else empty(E, N, K, dtype=dtype).mT
+    yield partial(function, empty(T, K, dtype=dtype), weight, empty(E, dtype=torch.int32))
 
 
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
