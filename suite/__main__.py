@@ -5,14 +5,15 @@ from pathlib import Path
 
 
 def main() -> None:
-    from suite.core.lazy import import_when_used
+    from suite.core.lazy import import_when_used, without_collections
     from suite.core.signals import interruptible_command
     from suite.core.streams import open_standard_streams
 
     open_standard_streams()
     with interruptible_command():
         try:
-            from suite.cli.main import main as command
+            with without_collections():
+                from suite.cli.main import main as command
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] in ("", "suite", "kernel_suite"):
                 raise

@@ -17,7 +17,7 @@ BLOCKS = {"cuda": MAX_BLOCKS, "cpu": 2}
 def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: int, use: str = "") -> Tensor:
     """The sum of x over the ranks of `group` by the kernel of `source`, with memory for `buffers` vectors.
 
-    A kernel that needs what it left there names a `use` of its own.
+    `use` names other memory, for a kernel that relies on what its own last call has left there.
     """
     check_all_reduce("all_reduce", x)
     (N,) = x.shape

@@ -1,12 +1,12 @@
-// out[i] = sum over ranks of x[i], sent in packets that say themselves that they have arrived
+// out[i] = sum over ranks of x[i], sent in packets that carry the number of the call
 //
 // all_reduce.cu meets the other ranks before it reads their data: a flag and a read cross NVLink one after the other.
 // Here a rank stores its data to the memory of the others, each 4 bytes beside the number of the call. A store of 8
-// bytes arrives as a whole, so the reader needs no other flag: it looks until the number is there. Twice the bytes, one
+// bytes arrives as a whole, so the reader needs no other flag: it reads until the number is there. Twice the bytes, one
 // crossing: for short vectors.
 //
-// Calls use the halves of the memory in turns. A packet of call c + 1 is sent once the sender has left call c, and the
-// receiver leaves c + 1 once it has all of them: in call c + 2 nobody still reads that half.
+// Calls use the halves of the memory in turns. A rank sends packets of call c + 1 after it has left call c, and leaves
+// c + 1 after it has packets of all ranks. So when a rank begins call c + 2, no rank still reads that half.
 //
 // Source: the LL protocol of NCCL.
 #include <sched.h>

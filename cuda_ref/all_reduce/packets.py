@@ -14,7 +14,7 @@ MOST_BYTES = 8 << 20
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
     """The sum of x over the ranks of `group`, on every rank.
 
-    Each rank stores 2 (ranks - 1) N elements to the memory of the others, and waits for no flag but those beside the
+    Each rank stores 2 (ranks - 1) N elements to the memory of the others, and waits only for the numbers beside the
     data: for short vectors.
 
     Shapes: x (N,), any stride, at most MOST_BYTES. The output is contiguous.

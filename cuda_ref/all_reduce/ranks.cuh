@@ -15,7 +15,7 @@ struct Ranks {
     __device__ __forceinline__ int* flag(int of, int from) const {
         return reinterpret_cast<int*>(addresses[of]) + blockIdx.x * MAX_RANKS + from;
     }
-    // 0 or 1: which half of the data the next call uses.
+    // 0 or 1: which half of the data the next call uses; in packets.cu the number of calls.
     __device__ __forceinline__ int* turn() const {
         return reinterpret_cast<int*>(addresses[rank]) + MAX_BLOCKS * MAX_RANKS + blockIdx.x;
     }

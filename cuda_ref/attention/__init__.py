@@ -76,9 +76,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
     window: 0 for none.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    function, limit = ("attention_window", (window,)) if window else ("attention_into", ())
     build.launch(
-        "attention/attention", "attention_into", q.device,
+        "attention/attention", function, q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
-        causal, window, sm_scale, build.DTYPES[q.dtype],
+        causal, *limit, sm_scale, build.DTYPES[q.dtype],
     )  # fmt: skip

@@ -44,7 +44,7 @@ __device__ __forceinline__ float over_lanes(float part) {
     return part + __shfl_xor_sync(lanes, part, 2);
 }
 
-// COLUMNS: columns of a lane; D is at most LANES * COLUMNS. WINDOW: queries see only their last keys.
+// COLUMNS: columns of a lane; D is at most LANES * COLUMNS. WINDOW: a query sees at most x.window keys.
 template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* QUERIES, 1)
     attention_naive(const T* q, const T* k, const T* v, T* out, const Problem x) {
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
     k += b * x.k.batch + h_kv * x.k.head;
     v += b * x.v.batch + h_kv * x.v.head;
     out += b * x.out.batch + h * x.out.head + i * x.out.row;
-    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // the query sees the keys before it
-    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // and from it on
+    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // it sees keys from first
+    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // to visible - 1
 
     float q_row[COLUMNS], acc[COLUMNS] = {}, m = -INFINITY, l = 0.0f;
 #pragma unroll
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
 }
 
 // Takes strides of the output too; its rows are contiguous. window: 0 for none; with causal only.
-extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+extern "C" int attention_window(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                               int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
                               int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
                               int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
@@ -107,12 +107,24 @@ extern "C" int attention_into(const void* q, const void* k, const void* v, void*
     });
 }
 
+// Without a window.
+extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                              int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                              int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                              int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
+                              int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype,
+                              cudaStream_t stream, LaunchRecord* record) {
+    return attention_window(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb,
+                            stride_kh, stride_ks, stride_vb, stride_vh, stride_vs, stride_ob, stride_oh, stride_os,
+                            causal, 0, sm_scale, dtype, stream, record);
+}
+
 extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
                          int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
                          int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
                          int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
                          LaunchRecord* record) {
     return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
-                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, 0, sm_scale, dtype,
+                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, sm_scale, dtype,
                           stream, record);
 }

@@ -45,11 +45,13 @@ __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
     return tile;
 }
 
-// With a window: the first block of keys that some query of a tile sees, and the first after those that some miss.
+// With a window: the first block of keys that any query of a tile sees.
 template <int BLOCK_N>
 __device__ __forceinline__ int first_block(const Heads& heads, int first_query) {
     return max(first_query + heads.S_k - heads.S_q - heads.window + 1, 0) / BLOCK_N;
 }
+
+// With a window: the first block of keys that begins within the windows of all queries of a tile.
 template <int BLOCK_N>
 __device__ __forceinline__ int inner_block(const Heads& heads, int last_query) {
     return ceil_div(max(last_query + heads.S_k - heads.S_q - heads.window + 1, 0), BLOCK_N);

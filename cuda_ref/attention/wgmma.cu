@@ -18,8 +18,9 @@
 //     exponentials.
 //
 // Blocks of keys come from the last to the first: only the first steps of a tile need a mask, and the loop after them
-// has none. Blocks are persistent: the queries and keys of the next tile are loaded during the last steps of this one.
-// Tiles whose queries see no key are not computed: warps without other work store their zeros.
+// has none. With a window the last steps need one too. Blocks are persistent: the queries and keys of the next tile are
+// loaded during the last steps of this one. Tiles whose queries see no key are not computed: warps without other work
+// store their zeros.
 //
 // Every stage of keys, every stage of values, and the queries of every consumer have mbarriers `full` and `empty`, as
 // in matmul/warp_specialized.cu.
@@ -264,7 +265,8 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     } else {
         setmaxnreg_inc<P::template CONSUMER_REGISTERS<Schedule::CAUSAL>>();
         const int team = warpgroup / P::CONSUMERS;
-        consume<T, P, Schedule::CAUSAL, Schedule::WINDOW>(heads, out, shared_of(team), tiles_of(team), warpgroup % P::CONSUMERS);
+        consume<T, P, Schedule::CAUSAL, Schedule::WINDOW>(heads, out, shared_of(team), tiles_of(team),
+                                                          warpgroup % P::CONSUMERS);
     }
 }
 
@@ -295,16 +297,17 @@ cudaError_t launch_plan(int64_t plan, const Heads& heads, int64_t B, void* out, 
 template <typename T, int D, bool CAUSAL, bool WINDOW>
 cudaError_t launch_head(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
+    using First = Plan<128, 2, 128, 2, true>;  // of D = 128
     if constexpr (D == 64) {
         return launch_plan<T, CAUSAL, WINDOW, Plan<64, 3, 128, 2, true>, Plan<64, 1, 128, 2, false, 3>>(
             plan, heads, B, out, stream, record);
     } else if constexpr (WINDOW && D == 128) {
-        return launch_plan<T, CAUSAL, WINDOW, Plan<128, 2, 128, 2, true>>(plan, heads, B, out, stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, First>(plan, heads, B, out, stream, record);
     } else if constexpr (WINDOW) {
         return cudaErrorNotSupported;
     } else if constexpr (D == 128) {
-        return launch_plan<T, CAUSAL, WINDOW, Plan<128, 2, 128, 2, true>, Plan<128, 2, 176, 2, true>>(
-            plan, heads, B, out, stream, record);
+        return launch_plan<T, CAUSAL, WINDOW, First, Plan<128, 2, 176, 2, true>>(plan, heads, B, out, stream,
+                                                                                  record);
     } else {
         return launch_plan<T, CAUSAL, WINDOW, Plan<256, 2, 64, 2, true>>(plan, heads, B, out, stream, record);
     }

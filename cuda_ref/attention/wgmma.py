@@ -6,7 +6,7 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.contract import check_window
+from cuda_ref._runtime.contract import check_attention, check_window
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention._hopper import attend, copied
 from cuda_ref.attention._plan import PLANS, launch_planned, plan_for
@@ -36,6 +36,7 @@ def attention(
     Devices: CUDA, compute capability 9.0.
     Source: see wgmma.cu.
     """
+    check_attention(q, k, v)
     return attend(partial(launch_planned, window=_window(q, k, window, causal)), q, k, v, causal, sm_scale)
 
 

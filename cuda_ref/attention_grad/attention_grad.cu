@@ -71,7 +71,7 @@ __device__ __forceinline__ void add_row(float (&sum)[COLUMNS], float weight, con
     for (int c = 0; c < COLUMNS; ++c) sum[c] = fmaf(weight, column(row, c, D), sum[c]);
 }
 
-// WINDOW: queries see only their last keys.
+// WINDOW: a query sees at most x.window keys.
 template <typename T, int COLUMNS, bool WINDOW>
 __global__ void __launch_bounds__(LANES* ROWS, 1)
     gradients_of_queries(const T* q, const T* k, const T* v, const T* d_out, float* lse_out, float* delta_out, T* dq,
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     const int64_t i = query % x.S_q, h = query / x.S_q % x.H, b = query / x.S_q / x.H, h_kv = h / (x.H / x.H_kv);
     k += b * x.k.batch + h_kv * x.k.head;
     v += b * x.v.batch + h_kv * x.v.head;
-    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // the query sees the keys before it
-    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // and from it on
+    const int64_t visible = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // it sees keys from first
+    const int64_t first = WINDOW ? max(int64_t(0), visible - x.window) : 0;        // to visible - 1
     float q_row[COLUMNS], do_row[COLUMNS], sum[COLUMNS] = {};
     load_row(q_row, q + b * x.q.batch + h * x.q.head + i * x.q.row, x.D);
     load_row(do_row, d_out + b * x.o.batch + h * x.o.head + i * x.o.row, x.D);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
     if (key >= x.B * x.H_kv * x.S_k) return;
     const int64_t j = key % x.S_k, h_kv = key / x.S_k % x.H_kv, b = key / x.S_k / x.H_kv, group = x.H / x.H_kv;
     const int64_t first = x.causal ? max(int64_t(0), j + x.S_q - x.S_k) : 0;  // the first query that sees the key
-    const int64_t beyond = j + x.S_q - x.S_k + x.window;                        // the first that no longer does
+    const int64_t beyond = j + x.S_q - x.S_k + x.window;                        // the first after those that see it
     float k_row[COLUMNS], v_row[COLUMNS], sum_k[COLUMNS] = {}, sum_v[COLUMNS] = {};
     load_row(k_row, k + b * x.k.batch + h_kv * x.k.head + j * x.k.row, x.D);
     load_row(v_row, v + b * x.v.batch + h_kv * x.v.head + j * x.v.row, x.D);
@@ -139,22 +139,22 @@ void launch(const void* q, const void* k, const void* v, const void* d_out, floa
     const dim3 block(LANES, ROWS);
     const dim3 queries(unsigned(ceil_div<int64_t>(x.B * x.H * x.S_q, ROWS)));
     record->set(queries, block);
-    gradients_of_queries<T, COLUMNS, WINDOW><<<queries, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta,
-                                                                   static_cast<T*>(dq), x);
+    gradients_of_queries<T, COLUMNS, WINDOW>
+        <<<queries, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dq), x);
     const dim3 keys(unsigned(ceil_div<int64_t>(x.B * x.H_kv * x.S_k, ROWS)));
     record->set(keys, block);
-    gradients_of_keys<T, COLUMNS, WINDOW><<<keys, block, 0, stream>>>(q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dk),
-                                                             static_cast<T*>(dv), x);
+    gradients_of_keys<T, COLUMNS, WINDOW><<<keys, block, 0, stream>>>(
+        q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dk), static_cast<T*>(dv), x);
 }
 
 // window: 0 for none; with causal only.
-extern "C" int attention_grad_window(const void* q, const void* k, const void* v, const void* d_out, void* lse, void* delta,
-                              void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q,
-                              int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
-                              int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb,
-                              int64_t stride_vh, int64_t stride_vs, int64_t stride_ob, int64_t stride_oh,
-                              int64_t stride_os, int64_t causal, int64_t window, double sm_scale, int64_t dtype, cudaStream_t stream,
-                              LaunchRecord* record) {
+extern "C" int attention_grad_window(const void* q, const void* k, const void* v, const void* d_out, void* lse,
+                                     void* delta, void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv,
+                                     int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                                     int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                                     int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
+                                     int64_t stride_oh, int64_t stride_os, int64_t causal, int64_t window,
+                                     double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const Problem x = {B, H, H_kv, S_q, S_k, D,
                        {stride_qb, stride_qh, stride_qs}, {stride_kb, stride_kh, stride_ks},
                        {stride_vb, stride_vh, stride_vs}, {stride_ob, stride_oh, stride_os},

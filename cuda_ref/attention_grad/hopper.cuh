@@ -49,7 +49,7 @@ __device__ __forceinline__ int first_tile(const Problem& problem, int key) {
     return CAUSAL ? max(key - (problem.S_k - problem.S_q), 0) / BLOCK_M : 0;
 }
 
-// The number of tiles up to the last one with a query that sees any key of a block. window: keys that a query sees.
+// The end of the tiles of queries that see any key of a block; 0 if none does. window: keys that a query sees.
 template <int BLOCK_M, bool WINDOW>
 __device__ __forceinline__ int end_tile(const Problem& problem, int block, int window) {
     if (!WINDOW) return problem.tiles;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work
     }
 }
 
-// Number of blocks of keys that any query of a tile sees. They are the first blocks.
+// The end of the blocks of keys that any query of a tile sees; without a window they are the first blocks.
 template <int BLOCK_M, bool CAUSAL>
 __device__ __forceinline__ int blocks_seen(const Problem& problem, int tile) {
     const int seen = CAUSAL ? (tile + 1) * BLOCK_M + problem.S_k - problem.S_q : problem.S_k;

@@ -19,8 +19,10 @@
 //
 // Order of the sums of dq. Blocks of keys add to a tile of queries in ascending order: each waits until the previous
 // one has added. All begin with the last queries, which every block of keys needs even under a causal mask, so that
-// each is one step behind the previous one. Blocks take their work in the order in which they start, so they wait only
-// for blocks that already run. The first block stores instead of adding, so that the sums need no zeros.
+// each is one step behind the previous one. With a window they begin with the last queries that see the block, and a
+// block waits only if the previous one sees the tile too. Blocks take their work in the order in which they start, so
+// they wait only for blocks that already run. The first block of a tile stores instead of adding, so that the sums need
+// no zeros.
 //
 // Overlap. The scores of the next queries start before dq leaves the registers. dv is multiplied during the exchange of
 // ds, and dk during the wait for the other consumer's ds.
@@ -171,7 +173,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         multiply_keys<T, P::D>(dp, values, d_out);
         wgmma_commit_group();
         const int later = problem.S_k - problem.S_q, query = tile * BLOCK_M;
-        const bool ends = WINDOW && query + BLOCK_M > row - later + window;  // some of the windows
+        const bool ends = WINDOW && query + BLOCK_M > row - later + window;  // a window ends in the tile
         if ((CAUSAL && query < row + 63 - later) || ends || row + 64 > problem.S_k || query + BLOCK_M > problem.S_q) {
 #pragma unroll
             for (int i = 0; i < BLOCK_M / 2; ++i) {
@@ -250,7 +252,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     store_of_keys<T, P>(problem, work, row, dk_sums, dv_sums, dk, dv);
 }
 
-// WINDOW: a query sees only `window` keys up to its own.
+// WINDOW: a query sees at most `window` keys, up to its own.
 template <typename T, typename P, bool CAUSAL, bool WINDOW>
 __global__ void __launch_bounds__(P::THREADS, 1)
     gradients(const __grid_constant__ GradMaps maps, const __grid_constant__ Problem problem, T* __restrict__ dk,
@@ -295,12 +297,12 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         const uint32_t empty = shared + P::EMPTY;
         if (threadIdx.x == P::PRODUCER) {
             load_kept<P>(&maps.k, problem, work, shared + P::KEYS, shared + P::K_FULL);
-            load_tiles<P, WINDOW>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
-                          empty);
+            load_tiles<P, WINDOW>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE,
+                                  shared + P::Q_FULL, empty);
         } else if (threadIdx.x == P::PRODUCER + 32) {
             load_kept<P>(&maps.v, problem, work, shared + P::VALUES, shared + P::V_FULL);
             load_tiles<P, WINDOW>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
-                          shared + P::D_OUT_FULL, empty);
+                                  shared + P::D_OUT_FULL, empty);
         } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
             add_dq<P, WINDOW>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2, window);
         }

@@ -1,4 +1,4 @@
-"""The parts that launchers on tensor cores share: checks, copies of operands, and the arguments of the groups."""
+"""Shared by the launchers for tensor cores: checks, copies of operands, and the arguments of their kernels."""
 
 from typing import Any
 

@@ -10,13 +10,13 @@ constexpr int GROUP = 128, MIDDLE = 8;  // terms that share a scale; the zero po
 template <typename T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
-// The bits of a number whose last place is 1, 1024 or 128, in both halves: with a code in its last bits it is the
-// number plus the code.
+// The bits of 1024 in float16 or 128 in bfloat16, in both halves. The last place of these numbers is 1: a code in the
+// last bits adds itself to the number.
 // Source: Kim et al., "Who Says Elephants Can't Run" (2022).
 template <typename T>
 constexpr uint32_t MAGIC = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
 
-// The zero point of a group, as `less_zero` subtracts it.
+// The zero point of a group, from 0 to 15, as `less_zero` subtracts it.
 template <typename T>
 __device__ __forceinline__ uint32_t zero_pair(uint32_t zero) {
     return MAGIC<T> | zero | zero << 16;

@@ -7,11 +7,11 @@
 // loaded while one is multiplied.
 //
 // A warp multiplies 32 rows of the weights by all rows of x, with mma.sync: 16 rows of the weights are its rows, 8 rows
-// of x its columns. Which k a lane multiplies is free if both operands agree. So lane q of four takes the 32 codes that
-// it has loaded: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation and a subtraction, and
-// 16 bytes of x give the same pairs.
+// of x its columns. The sum may take its k in any order that is the same in both operands. So lane q of four takes the
+// 32 codes that it has loaded: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation and a
+// subtraction, and 16 bytes of x give the same pairs.
 //
-// k is divided among the blocks of a cluster, and among four warps of a block, which take turns. Their sums are added
+// k is divided among the blocks of a cluster, and its groups in turn among four warps of a block. Their sums are added
 // in a fixed order through the shared memory of the cluster.
 //
 // Precision: code less zero is an integer, and exact; the sum of a group is multiplied by its scale in float32.

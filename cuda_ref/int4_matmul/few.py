@@ -31,7 +31,8 @@ def int4_matmul(
     """out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])).
 
     Shapes: x (M, K), weight (N, K / 2) with two codes a byte, the lower first, scale and zero (N, K / 128), rounded up;
-    M at most 32, other sizes up to 2^30, K = 0 included. The output is contiguous. zero is 8 if it is not given.
+    M at most 32, other sizes up to 2^30, K = 0 included. The output is contiguous. Zero points are from 0 to 15; 8 if
+    zero is not given.
     Strides: any. x and weight are copied first unless rows are contiguous at multiples of 16 bytes and K is a multiple
     of 32; a copy takes its size in memory.
     Dtypes: float16 and bfloat16, weight and zero uint8. Weights are not rounded: the scales multiply the sums of
@@ -55,7 +56,7 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
-    """The parts of k with the fewest waves of blocks for the work of each; a warp has a group at least."""
+    """The parts of k with the least work in all waves of blocks. Each warp has at least one group of each part."""
     clusters, groups = -(-len(weight) // COLUMNS), -(-x.shape[1] // GROUP)
     resident = (2 if len(x) <= 8 else 1) * (multiprocessors(x.device) if x.is_cuda else 1)
     parts = [p for p in (1, 2, 4, 8) if p == 1 or p * K_WARPS <= groups]

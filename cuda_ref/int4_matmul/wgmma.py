@@ -16,7 +16,7 @@ DETERMINISTIC = True
 ROWS, COLUMNS = (64, 128, 256), 128
 """Rows of out in a tile, of the three compiled kernels, and columns."""
 ROWS_OF_A_STEP = 32
-"""Rows of x whose products take as long as the rest of a step."""
+"""Rows of x whose products take as long as the rest of a step: assumed, not measured."""
 
 
 @kept
@@ -29,7 +29,7 @@ def int4_matmul(
     """out[m, n] = sum over k of x[m, k] * w[n, k], with w[n, k] = scale[n, k / 128] * (code[n, k] - zero[n, k / 128]).
 
     Shapes: x (M, K), weight (N, K / 2) with two codes a byte, the lower first, scale and zero (N, K / 128), rounded up;
-    sizes up to 2^30, K = 0 included. The output is contiguous. zero is 8 if it is not given.
+    sizes up to 2^30, K = 0 included. The output is contiguous. Zero points are from 0 to 15; 8 if zero is not given.
     Strides: any; x and weight are copied first where few.py copies them.
     Dtypes: float16 and bfloat16, weight and zero uint8. Weights are rounded once to x's type, and must be finite there;
     sums are float32, rounded once.

@@ -9,15 +9,18 @@ from torch import Tensor
 
 from cuda_ref.all_gather_matmul._plan import COPY_US, LINK_BYTES_PER_US, MEET_US
 from cuda_ref.matmul._model import costs_of, predicted_us
-from cuda_ref.matmul._plan import best_of, problem_of
+from cuda_ref.matmul._plan import best_of, multiprocessors
 from cuda_ref.matmul._tiles import WGMMA, Problem
 from cuda_ref.matmul_reduce_scatter._whole import PACK
 
 
 def is_overlapped(x: Tensor, w: Tensor, ranks: int) -> bool:
-    """True if overlapped products take less time. The operands must have 16 bits, be on a GPU and not be empty."""
-    share = problem_of(x, w)
-    return overlaps(share._replace(M=share.M // ranks), ranks, x.device)
+    """True if overlapped products take less time. The operands must have 16 bits, be on a GPU and not be empty.
+
+    Layouts are left out: they may differ from rank to rank, and ranks that choose differently wait for each other.
+    """
+    share = Problem(x.shape[0] // ranks, w.shape[1], x.shape[1], False, False, multiprocessors(x.device))
+    return overlaps(share, ranks, x.device)
 
 
 def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> bool:

@@ -36,9 +36,8 @@ def attention(
     are float32. In 16 bits the numerators exp(s - max) are rounded to v's dtype for the second product, and the output
     is rounded once. H is a multiple of H_kv: query head h reads key head h // (H // H_kv). A group of query heads is
     one product, without a copy of k and v. `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the keys
-    j <= i + S_k - S_q, with `window` only that many up to its own; a query that sees none gives zeros, one
-    whose keys all score minus infinity gives NaN. The
-    scores, B H S_q S_k float32 numbers, go through memory.
+    j <= i + S_k - S_q, with `window` only that many up to its own; a query that sees none gives zeros, one whose keys
+    all score minus infinity gives NaN. The scores, B H S_q S_k float32 numbers, go through memory.
 
     float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. The products are computed in
     bfloat16, in which float8 numbers are exact.

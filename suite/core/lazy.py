@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib.util
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -22,11 +25,25 @@ class _LazyModule(ModuleType):
         if spec.submodule_search_locations is not None:
             self.__path__ = spec.submodule_search_locations
         try:
-            spec.loader.exec_module(self)
+            with without_collections():
+                spec.loader.exec_module(self)
         except BaseException:
             sys.modules.pop(self.__name__, None)
             raise
         return getattr(self, name)
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect no garbage among the objects of modules that are imported here, now and later: they stay alive."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def import_when_used(name: str) -> None:

@@ -44,7 +44,7 @@ def packed(codes: torch.Tensor) -> torch.Tensor:
 
 
 def of_terms(per_group: torch.Tensor, k: int) -> torch.Tensor:
-    """Return the number of each term's group, (N, K)."""
+    """Return the scale, or zero point, of each term: that of its group, (N, K)."""
     return per_group.repeat_interleave(GROUP, 1)[:, :k]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import subprocess
 import sys
@@ -41,6 +42,11 @@ def test_the_first_use_of_a_module_runs_it(make: Make) -> None:
     assert module.NAME == "here"
     assert sys.modules["late_package"] is module
     assert not hasattr(module, "ELSE")
+
+
+def test_no_garbage_is_collected_during_the_import(make: Make) -> None:
+    assert make("import gc\nNAME = gc.isenabled()\n").NAME is False
+    assert gc.isenabled()
 
 
 def test_a_part_of_a_package_is_imported_after_the_package(make: Make) -> None:

@@ -13,7 +13,8 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 PROGRAM = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
+gc.disable()  # a collection visits torch's million objects, and copies the pages that a fork shares
 import {first}
 for name in sys.argv[1:]:
     read, write = os.pipe()

@@ -30,8 +30,8 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
     Dtypes: float32, float16 or bfloat16. Everything is float32, products included, and the gradients are rounded once.
-    Gradients of k and v are rounded for each query head of a group before they are added. Masks, windows and
-    scale are those of attention/math.py. A query that sees no key has gradient 0.
+    Gradients of k and v are rounded for each query head of a group before they are added. Masks, windows and scale
+    are those of attention/math.py. A query that sees no key has gradient 0.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """

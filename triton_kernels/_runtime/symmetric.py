@@ -2,7 +2,7 @@
 
 On GPUs this is torch's symmetric memory, mapped over NVLink. On a CPU it is a file in shared memory, mapped by all.
 Kernels find the memory of all ranks by a table of addresses. Its first HEADER bytes are theirs to synchronize with:
-flags of each block, and a word of each block that says which half of the data the next call uses.
+flags of each block, and a word of each block: which half of the data the next call uses, or the number of calls.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/symmetric.py and copy it to the other;
 a test compares them.
@@ -53,10 +53,10 @@ _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
 def workspace(group: dist.ProcessGroup, device: torch.device, data_bytes: int, use: str = "") -> Workspace:
-    """The memory of the ranks of `group` for at least `data_bytes` each. It is kept: kernels leave its header usable.
-    Each `use` has memory of its own.
+    """The memory of the ranks of `group` for at least `data_bytes` each. Each `use` has memory of its own.
 
-    All ranks of the group call this in the same order, with the same sizes.
+    It is kept for later calls: kernels leave its header usable. All ranks of the group call this in the same order,
+    with the same sizes.
     Raises: NotImplementedError for more than MAX_RANKS ranks.
     """
     if group.size() > MAX_RANKS:

@@ -94,10 +94,10 @@ def visible_keys(
 
 @triton.jit
 def keys_in_window(
-    start_m, S_q, S_k, full, end, WINDOW: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+    start_m, S_q, S_k, full, WINDOW: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """Returns `first` and `inner`, multiples of BLOCK_N: a tile's rows see no key before `first`, and some rows miss
-    keys before `inner`, which is at most `full`; then come keys without a mask. See `visible_keys`."""
+    """Returns `first` and `inner`, multiples of BLOCK_N: no row of a tile sees a key before `first`, and every row sees
+    all keys from `inner` to `full`, which is that of `visible_keys`."""
     first_key = start_m // G + (S_k - S_q) - WINDOW + 1  # of the first row
     last_row = tl.minimum((start_m + BLOCK_M - 1) // G, S_q - 1)
     first = tl.minimum(tl.maximum(first_key, 0) // BLOCK_N * BLOCK_N, full)

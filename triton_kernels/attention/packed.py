@@ -62,9 +62,9 @@ def packed_kernel(
     out_ptr += b * stride_ob
 
     last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
-    first, inner = 0, 0  # before `inner` some rows do not see the keys, before `first` none does
+    first, inner = 0, 0  # no row sees keys before `first`; all rows see those from `inner` to `full`
     if WINDOW > 0:
-        first, inner = keys_in_window(start_m, S_q, S_k, full, end, WINDOW, G, BLOCK_M, BLOCK_N)
+        first, inner = keys_in_window(start_m, S_q, S_k, full, WINDOW, G, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
