@@ -26,7 +26,7 @@ constexpr int STEP = 64, STEPS = 4;  // k of a stage of x, and stages of x in on
 template <int ROWS_, int STAGES_>
 struct Int4Config {
     static constexpr int ROWS = ROWS_, STAGES = STAGES_, CODE_STAGES = 2, GROUP_M = 8;
-    // From 3 x 168 of a launch to 40 for the producer and 2 x 232. A launch with fewer would wait for them forever.
+    // From 3 x 168 of a launch to 40 for the producer and 2 x 232. Smaller tiles need fewer.
     static constexpr bool MOVES_REGISTERS = ROWS == 256;
     static constexpr int X_BYTES = ROWS * ROW_BYTES, CODE_BYTES = COLUMNS * ROW_BYTES;
     static constexpr int CODES = STAGES * X_BYTES, BOXES = CODES + CODE_STAGES * CODE_BYTES;

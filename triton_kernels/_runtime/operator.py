@@ -97,7 +97,7 @@ def _result_dtype(x: Tensor) -> torch.dtype:
 RESULTS: dict[str, Callable[..., Any]] = {
     "matmul": lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a)),
     "block_scaled_matmul": lambda a, _, b, __: a.new_empty(a.shape[0], b.shape[0], dtype=torch.bfloat16),
-    "int4_matmul": lambda x, weight, *_: x.new_empty(x.shape[0], weight.shape[0]),
+    "int4_matmul": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),
     "grouped_matmul": lambda x, weight, _: x.new_empty(x.shape[0], weight.shape[2]),
     "grouped_matmul_grad": lambda x, dy, sizes: x.new_empty(sizes.shape[0], x.shape[1], dy.shape[1]),
     "linear_sigmoid": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),

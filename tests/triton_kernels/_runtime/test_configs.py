@@ -101,7 +101,10 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"x_ptr": x, **sizes}, {"PRECISION": precision}
             elif (kind == "ieee") == (name == "matmul.split"):
                 desc = SimpleNamespace(base=x)
-                yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
+                yield (
+                    {"a_desc": desc, "x_desc": desc, "c_desc": desc, **sizes},
+                    {"PRECISION": precision, "DTYPE": DTYPE},
+                )
 
 
 @pytest.mark.parametrize("name", SEARCHED)
