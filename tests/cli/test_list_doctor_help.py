@@ -91,10 +91,10 @@ def test_list_groups_operations_and_fits_80_columns(
 def test_list_refuses_an_unknown_operation_and_names_the_nearest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, "list", "sum", "matmull") == 2
+    assert call(monkeypatch, "list", "sum", "softmaxx") == 2
     text = " ".join(capsys.readouterr().err.split())
-    assert "unknown operation 'matmull'; there are vector_add" in text
-    assert text.endswith("or all; did you mean matmul?")
+    assert "unknown operation 'softmaxx'; there are vector_add" in text
+    assert text.endswith("or all; did you mean softmax?")
 
 
 def test_doctor_runs_without_a_gpu_and_speaks_json(
