@@ -1,4 +1,4 @@
-"""Several layers of LSTM cells: one after the other, by a function of one layer.
+"""Several layers of LSTM cells, computed one after the other by a function of one layer.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/layers.py and copy it to the other; a
 test compares them.
@@ -14,7 +14,7 @@ def each_layer(
     layer: Callable[..., tuple[Tensor, Tensor, Tensor]],
     x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor, w_ih_upper: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """y of the last layer, h and c of all. Each layer has the y of the one before as x."""
+    """y of the last layer, and h and c of all layers. The y of a layer is the x of the next."""
     y, h, c = x, [], []
     for operands in zip((w_ih, *w_ih_upper), w_hh, bias, h0, c0, strict=True):
         y, last_h, last_c = layer(y, *operands)

@@ -12,7 +12,7 @@ from cuda_ref.matmul.wgmma import for_tma
 def checked(a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> tuple[int, int, int]:
     """Raises the errors that the launchers document. Returns M, N and K."""
     sizes = check_block_scaled_matmul(a, scale_a, b, scale_b)
-    check_sizes(sizes, 30)
+    check_sizes(sizes, 30, "block_scaled_matmul")
     return sizes
 
 

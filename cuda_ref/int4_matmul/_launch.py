@@ -17,7 +17,7 @@ CHUNK = 32
 def checked(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None) -> tuple[int, int, int]:
     """Raises the errors that the launchers document. Returns M, N and K."""
     sizes = check_int4_matmul(x, weight, scale, zero)
-    check_sizes(sizes, 30)
+    check_sizes(sizes, 30, "int4_matmul")
     return sizes
 
 

@@ -58,7 +58,7 @@ __device__ __forceinline__ uint32_t word(const uint4& x, int i) {
     return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
-// acc[i][j] += the products of a group: of rows n + 16 i ... n + 16 i + 15 of the weights and rows 8 j ... 8 j + 7 of x.
+// acc[i][j] += the products of a group, for rows n + 16 i to n + 16 i + 15 of the weights and 8 j to 8 j + 7 of x.
 template <typename T, int TILES>
 __device__ __forceinline__ void multiply(float (&acc)[2][TILES][4], const Operands<T>& given, const Codes<T>& now,
                                          int group) {

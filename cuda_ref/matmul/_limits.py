@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 
-def check_sizes(sizes: tuple[int, int, int], log2_limit: int) -> None:
+def check_sizes(sizes: tuple[int, int, int], log2_limit: int, operation: str = "matmul") -> None:
     """Raises NotImplementedError unless M, N and K are at most 2^log2_limit."""
     if max(sizes) > 2**log2_limit:
-        raise NotImplementedError(f"matmul: M, N and K must be at most 2^{log2_limit}; got {sizes}")
+        raise NotImplementedError(f"{operation}: M, N and K must be at most 2^{log2_limit}; got {sizes}")
 
 
 def check_16_bit(a: Tensor) -> None:

@@ -56,7 +56,7 @@ class Spread:
     def end(self, number: int, again: Sequence[Row], lost: str = "") -> list[Row]:
         """Record the rows of a case from a further device: none if it was lost. Returns the case's rows that change.
 
-        lost: the reason, which all rows then tell.
+        lost: how it was lost, which is added to the reasons of all rows.
         """
         self._running -= 1
         sampled = self._sampled[number]

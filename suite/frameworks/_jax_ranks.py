@@ -11,7 +11,7 @@ from typing import Any
 AXIS = "ranks"
 HOST = "127.0.0.1"
 DELAY_SIZE, PRODUCT_US = 2048, 25.0
-"""The gate's products, and the time of one on an H100: about 30 us."""
+"""Size of the gate's products; a little less than the time of one on an H100, which is about 30 us."""
 
 
 @cache

@@ -6,7 +6,7 @@ import torch
 
 
 def first_seen(row: int, shift: int, window: int | None) -> int:
-    """Return the first key that query `row` sees, and with it any later query. shift: the own key of query 0."""
+    """Return the first key that any query from `row` on sees. shift: the own key of query 0."""
     return 0 if window is None else max(0, row + shift - window + 1)
 
 

@@ -176,8 +176,10 @@ def _limit(head: Head, weights: torch.Tensor, value: torch.Tensor, case: Case) -
 
 
 def _mask(case: Case, rows: slice, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return the mask of the keys that `rows` do not see: those after their own, and
-    those before a window. shift: the own key of query 0."""
+    """Return the mask of the keys that `rows` do not see: those after their own, and those before a window.
+
+    shift: the own key of query 0.
+    """
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]

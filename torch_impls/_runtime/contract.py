@@ -354,16 +354,16 @@ def check_lstm(
     """
     T, B, I = check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
     upper = () if w_ih_upper is None else check_dims("lstm", "w_ih_upper", w_ih_upper, ("L - 1", "4 H", "H"))[:1]
-    L, l = tuple(size + 1 for size in upper), ("L",) * len(upper)  # noqa: E741
+    layers, label = tuple(size + 1 for size in upper), ("L",) * len(upper)  # empty for one layer
     of_x = ("x", (T, B, I), ("T", "B", "I"))
-    check_shape("lstm", of_x, "h0", h0, (*L, B, "H"))
+    check_shape("lstm", of_x, "h0", h0, (*layers, B, "H"))
     H = h0.shape[-1]
-    of_h0 = ("h0", (*L, B, H), (*l, "B", "H"))
-    check_shape("lstm", of_h0, "c0", c0, (*L, B, H))
+    of_h0 = ("h0", (*layers, B, H), (*label, "B", "H"))
+    check_shape("lstm", of_h0, "c0", c0, (*layers, B, H))
     check_shape("lstm", of_x, "w_ih", w_ih, ("4 H", I))
     check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
-    check_shape("lstm", of_h0, "w_hh", w_hh, (*L, 4 * H, H))
-    check_shape("lstm", of_h0, "bias", bias, (*L, 4 * H))
+    check_shape("lstm", of_h0, "w_hh", w_hh, (*layers, 4 * H, H))
+    check_shape("lstm", of_h0, "bias", bias, (*layers, 4 * H))
     arrays = {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
     if w_ih_upper is not None:
         check_shape("lstm", of_h0, "w_ih_upper", w_ih_upper, (*upper, 4 * H, H))

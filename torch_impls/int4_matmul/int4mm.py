@@ -27,8 +27,8 @@ def int4_matmul(
     operator has an order of codes of its own: each call packs the weights again, which takes most of the time of few
     rows.
 
-    Raises ValueError for arguments that break the contract; NotImplementedError for float16, other sizes, and with
-    zero, since the operator adds a number in bfloat16 instead, which would be zero times scale, rounded.
+    Raises ValueError for arguments that break the contract; NotImplementedError for float16, other sizes, and zero: the
+    operator does not subtract codes, but adds a bfloat16 number to each weight, and scale (8 - zero) would be rounded.
     """
     M, N, K = check_int4_matmul(x, weight, scale, zero)
     if zero is not None:

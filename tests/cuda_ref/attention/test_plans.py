@@ -11,7 +11,7 @@ import torch
 from cuda_ref import build
 from cuda_ref.attention._hopper import scales, strides
 from cuda_ref.attention._plan import PLANS, choose
-from cuda_ref.attention.wgmma import run
+from cuda_ref.attention.wgmma import attention, run
 from suite import ops
 from suite.checking.judge import judge
 
@@ -150,3 +150,9 @@ def test_statistics_emulated(emulated: None, D: int, plan: int, causal: bool) ->
 def test_statistics(hopper: torch.device, D: int, plan: int, causal: bool) -> None:
     for S_q, S_k in ((150, 290), (1400, 70), (4000, 3900)):
         check_statistics(plan, D, S_q, S_k, causal, hopper)
+
+
+def test_shapes_are_checked_before_the_window() -> None:
+    q = torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="so k must be"):
+        attention(q, q[0, 0], q, causal=True, window=3)
