@@ -88,7 +88,9 @@ class ScriptedPool:
     answer: Answer
     network = ""
 
-    def __init__(self, device: Device, environment: Any = None, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self, device: Device, environment: Any = None, memory_bytes: int | None = None, *, times: bool = True
+    ) -> None:
         self.device = device
         self.served: set[str] = set()
 

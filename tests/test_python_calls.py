@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], st
     "dtype": (suite.compare, ("matmul",), {"dtype": 3}, "dtypes: 3 is no dtype; give a name such as 'float16'"),
     "dtype name": (suite.compare, ("matmul",), {"dtypes": "fp61"}, "dtypes: unknown 'fp61'; valid are float32"),
     "operation": (suite.compare, (3,), {}, "operation: 3 is neither a text nor a list"),
-    "unknown operation": (suite.compare, ("matmull",), {}, "did you mean matmul?"),
+    "unknown operation": (suite.compare, ("softmaxx",), {}, "did you mean softmax?"),
     "argument": (suite.compare, ("matmul",), {"implemntations": "x"}, "compare has no argument 'implemntations'; did"),
     "twice": (suite.compare, ("matmul",), {"shape": 1, "shapes": 2}, "compare: shapes is given under two names"),
     "option": (suite.compare, ("matmul",), {"causal": True}, "causal is not an option of matmul"),

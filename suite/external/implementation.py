@@ -18,9 +18,9 @@ from suite.implementations import failure
 from suite.implementations.arguments import defaults, definition, missing_options, missing_parameters
 from suite.implementations.identity import ExternalReference
 from suite.implementations.implementation import Implementation, Obstacle
+from suite.problem.accepted_cases import added_operands
 from suite.problem.case import Case
 from suite.problem.operation import Operation
-from suite.problem.telling_case import added_operands
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -107,21 +107,6 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     found = (*cheap, *_large_results(op, [each.shape for each in others]), *_long_axes(op, others), *rows, *_far(op))
     told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
-
-
-def added_operands(op: Declared, case: Case) -> int:
-    """Return how many operands the options of a case add to those of a plain one."""
-    return len(op.operands(case)) - len(op.operands(replace(case, options=()))) if case.options else 0
-
-
-def cases_for(op: Declared, case: Case, *, first: bool, device_type: str) -> dict[str, Case]:
-    """Return the telling cases for an implementation of `case`, in its dtype and precision.
-
-    Those with operands that only other options add are left out: the implementation may not take them.
-    """
-    found = op.telling_cases(case.dtype, case.precision, first=first, device_type=device_type)
-    most = added_operands(op, case)
-    return {name: each for name, each in found.items() if added_operands(op, each) <= most}
 
 
 def _covering_set(op: Declared) -> Iterator[TellingCase]:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from suite import ops
 from suite.core.text import joined_reasons, one_line
 from suite.implementations.implementation import Implementation
+from suite.problem.accepted_cases import added_operands
 from suite.problem.case import Case
-from suite.problem.telling_case import added_operands
 from suite.processes.own_limits import OwnLimits
 from suite.results.accuracy import set_error_vs_vendor
 from suite.results.noise import mark_noisy, reference_of

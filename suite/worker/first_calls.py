@@ -10,8 +10,8 @@ import torch
 from suite import ops
 from suite.core.phases import Phase
 from suite.implementations.implementation import Implementation
+from suite.problem.accepted_cases import cases_for
 from suite.problem.case import Case
-from suite.problem.telling_case import cases_for
 from suite.worker.protocol import BuildReply, BuildRequest
 
 

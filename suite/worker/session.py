@@ -194,7 +194,7 @@ class Session:
         """Telling cases, `first` or of user files, in the dtype and precision of `case`. The latest are kept."""
         from suite import ops
         from suite.checking.problem import Problems
-        from suite.problem.telling_case import added_operands, cases_for
+        from suite.problem.accepted_cases import added_operands, cases_for
 
         op = ops.operation(case)
         key = case.operation, case.dtype, case.precision, seed, added_operands(op, case)

@@ -20,7 +20,7 @@ from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
 from suite.problem import specials
-from suite.problem.telling_case import added_operands, cases_for
+from suite.problem.accepted_cases import added_operands, cases_for
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
 

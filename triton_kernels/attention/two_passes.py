@@ -76,7 +76,7 @@ def two_passes_kernel(
         v = dot_operand(v)  # [BLOCK_N, D]
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision="ieee")
     if CAUSAL and has_nan(acc):
-        acc, total = attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn)
+        acc, total = attend_key_by_key(q, k_row, v_row, 0, end, last_key, qk_scale, stride_kn, stride_vn, 0)
     out = acc / tl.where(last_key < 0, 1.0, total)[:, None]  # a query that sees no key gives 0
     out_ptrs = out_ptr + b * stride_ob + h * stride_oh + rows * stride_om + offs_d[None, :]
     tl.store(out_ptrs, out, mask=rows < S_q)

@@ -339,10 +339,13 @@ def test_a_compiled_function_has_one_graph() -> None:
         ),
         (
             "attention_grad",
-            "(Tensor q, Tensor k, Tensor v, Tensor do, *, bool causal=False, float? sm_scale=None) "
+            "(Tensor q, Tensor k, Tensor v, Tensor do, *, bool causal=False, float? sm_scale=None, int? window=None) "
             "-> (Tensor, Tensor, Tensor)",
         ),
-        ("attention", "(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? sm_scale=None) -> Tensor"),
+        (
+            "attention",
+            "(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? sm_scale=None, int? window=None) -> Tensor",
+        ),
     ],
     ids=lambda text: text.split()[0],
 )
