@@ -1,4 +1,4 @@
-"""Simulates a run on a cluster whose workers are killed at random: `python validation/simulated_cluster.py`.
+"""Simulates a run on a cluster whose workers are killed at random: `python -m validation.simulated_cluster`.
 
 The scheduler, the workers, their nannies, the messages and the submitting side are real, with TLS. Only the devices are
 simulated: a task sleeps and returns synthetic rows. Ends with status 1 if a row is lost or comes twice. docs/scaling.md
