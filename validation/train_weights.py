@@ -9,6 +9,7 @@ Their tails are heavier than those of a normal distribution.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ def model() -> nn.Sequential:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.manual_seed(0)
     data, network = text(), model()
     optimizer = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=0.05)
