@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np  # torch.unravel_index imports sympy
 import torch
 
 from suite.checking.aggregate import Aggregate
 from suite.core.errors import SuiteError
+from suite.core.integers import index_at
 from suite.numerics.formats import max_finite, ulp
 from suite.problem.outputs import located
 from suite.problem.truth import Truth
@@ -259,7 +259,7 @@ def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: 
 def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position: Position) -> str:
     """Describe the first of the worst elements: its index, its value and the truth."""
     flat = int(ratios.argmax())
-    local = [int(i) for i in np.unravel_index(flat, ratios.shape)]
+    local = index_at(flat, ratios.shape)
     at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
     got, expected, limit = (t.item() for t in (output[at], truth.value[*local], truth.limit[*local]))
     kind = "value" if math.isfinite(got) else "not finite"

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import numpy as np  # torch.unravel_index imports sympy
 import torch
 
+from suite.core.integers import index_at
 from suite.problem import far
 from suite.problem.guard_bands import BAND_BYTES, bands_intact, copy_between_bands, has_bands, view_between_bands
 from suite.problem.outputs import located
@@ -105,7 +105,7 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple
     integer = INTEGERS[a.element_size()]
     differs = (a.view(integer) != b.view(integer)) & ~(a.isnan() & b.isnan())
     flat = int(differs.reshape(-1).to(torch.uint8).argmax())
-    at = position(tuple(map(int, np.unravel_index(flat, a.shape))))
+    at = position(index_at(flat, a.shape))
     got, before = (float(t.reshape(-1)[flat]) for t in (a, b))
     return f"at {at} {got:.9g}, but {before:.9g} in an earlier call with the same inputs"
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np  # torch.unravel_index imports sympy
 import torch
 
 from suite.checking.error_map import ErrorMap, Tiles
 from suite.checking.judge import error_ratios
 from suite.checking.memory import INTEGERS
+from suite.core.integers import index_at
 from suite.numerics.formats import max_finite
 from suite.problem.truth import Truth
 from suite.problem.variant import Part
@@ -139,7 +139,7 @@ def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -
 
 def _part_at(place: int, piece: torch.Tensor, truth: Truth, index: Part, room: int, columns: int | None) -> Piece:
     """Return the part of a piece around the element with flat index `place`."""
-    at = [int(i) for i in np.unravel_index(place, piece.shape)]
+    at = list(index_at(place, piece.shape))
     local = []
     for axis in reversed(range(piece.ndim)):
         size = piece.shape[axis]

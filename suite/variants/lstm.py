@@ -59,7 +59,7 @@ class Recurrence:
     """Delay of the returned h and c, in steps."""
     read: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
     below: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda y, h0: y
-    """What the next layer reads, from y and h0 of a layer."""
+    """The input of the next layer, from y and h0 of this one."""
     handed_on: bool = False
     """Whether the last state of a layer is the first of the next."""
     returned: Callable[[Sequence[torch.Tensor]], torch.Tensor] = lambda layers: layers[-1]
