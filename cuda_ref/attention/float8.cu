@@ -5,15 +5,15 @@
 //
 // Adds to wgmma.cu, whose schedule, products during the softmax and turns of two or three consumer warpgroups it has:
 //   - Values are transposed in shared memory, since float8 tensor cores need both operands contiguous along the sum.
-//     TMA brings rows of keys. Three warps of the producer warpgroup load 8 x 8 matrices of pairs of columns, transposed
+//     TMA brings rows of keys. Two warps of the producer warpgroup load 8 x 8 matrices of pairs of columns, transposed
 //     (ldmatrix), separate the two columns of a pair by byte permutations, and store rows of keys (stmatrix). Consumers
 //     do not wait for this: it is done for the next block of keys.
 //   - Weights go from the sums of the first product to the left operand of the second without leaving their thread.
 //     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
-//   - Softmax takes longer than the products: float8 doubles the rate of the tensor cores alone. Weights therefore
-//     reach 2^8, and the range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the
-//     maximum of a row grows by more than 2^4.
+//   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
+//     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
+//     grows by more than 2^4. Maxima are compared three at a time, as integers.
 //
 // Precision. The tensor cores keep 14 bits of sums of float8 products. Softmax and its sums are float32; weights are
 // rounded to float8 for the second product.
@@ -46,11 +46,11 @@ struct Float8Plan {
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TILES + 2 * CONSUMERS * int(sizeof(Tile));
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0 && BLOCK_N % 32 == 0, "");
     // Registers per thread: see wgmma.cu.
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 56 : 40;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 232;
+    static constexpr int PRODUCER_REGISTERS = 56;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 224;
 };
 
-constexpr int TRANSPOSING_WARPS = 3;
+constexpr int TRANSPOSING_WARPS = 2;
 
 // One thread loads in the order of use: queries; keys and values of a block before those of the next one. It passes the
 // loaded tile to the consumers through shared memory, since they have no registers for the schedule.
@@ -86,25 +86,26 @@ __device__ __forceinline__ void load(const HeadMaps& maps, const Heads& heads, c
 }
 
 // Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
-// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp transposes 32 keys and 16 columns at a time.
+// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
 template <typename P>
 __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
-    constexpr int ACROSS = P::D / 16;
     const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
     // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
     const uint32_t even = lane < 16 ? 0x6420 : 0x7531, odd = lane < 16 ? 0x7531 : 0x6420;
-    const int column = 2 * row + (row / 4 ^ matrix % 2);  // to which this lane's row of a stored matrix belongs
-#pragma unroll 2
-    for (int unit = warp; unit < P::BLOCK_N / 32 * ACROSS; unit += TRANSPOSING_WARPS) {
-        const int key = unit / ACROSS * 32, first = unit % ACROSS * 16;
-        const int box = first / ROW_BYTES * P::BLOCK_N, chunk = first % ROW_BYTES / 16 ^ row;
-        uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
-        ldmatrix_x4<true>(x, rows + (box + key + lane) * ROW_BYTES + chunk * 16);
-        const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
-                              __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
-        const int place = key + matrix / 2 * 16, to_box = place / ROW_BYTES * P::D;
-        const int to_chunk = place % ROW_BYTES / 16 ^ column % 8;
-        stmatrix_x4(to + (to_box + first + column) * ROW_BYTES + to_chunk * 16, y);
+    const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
+    const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
+#pragma unroll
+    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
+        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
+#pragma unroll
+        for (int key = 0; key < P::BLOCK_N; key += 32) {
+            uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
+            ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
+            const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
+                                  __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
+            const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
+            stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
+        }
     }
 }
 
@@ -131,6 +132,22 @@ __device__ __forceinline__ void transpose_all(const Heads& heads, const Schedule
     }
 }
 
+// The largest of this thread's scores in row r. Compared as integers, which have a three-way maximum, negative numbers
+// are in the opposite order, but below all others.
+template <int COUNT>
+__device__ __forceinline__ float largest_score(const float (&scores)[COUNT], int r) {
+    int bits = __float_as_int(scores[2 * r]);
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) {
+        bits = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), bits);
+    }
+    if (bits >= 0) return __int_as_float(bits);
+    float largest = -INF;
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
+    return largest;
+}
+
 // The online softmax of the two rows of a thread, with weights up to 2^8.
 struct Float8Softmax {
     static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
@@ -143,9 +160,7 @@ struct Float8Softmax {
     __device__ __forceinline__ void weigh(float (&scores)[COUNT], float scale) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            float largest = -INF;
-#pragma unroll
-            for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
+            float largest = largest_score(scores, r);
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2)) * scale;
             const bool kept = largest <= origin[r] + LARGEST;
@@ -163,21 +178,30 @@ struct Float8Softmax {
         }
     }
 
+    __device__ __forceinline__ bool has_grown() const {
+        return __any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1);
+    }
+
     template <int COUNT>
     __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
-        if (!__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) return;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 };
 
-// The weights as left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
+// Rounds the weights of neighbouring columns to pairs of float8 numbers.
 template <int COUNT>
-__device__ __forceinline__ void round_to_float8(uint32_t (&weights)[COUNT / 4], const float (&p)[COUNT]) {
+__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT / 4; ++i) {
-        const int at = i / 2 * 8 + i % 2 * 2;
-        weights[i] = rounded_four(p[at], p[at + 1], p[at + 4], p[at + 5]);
+    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
+}
+
+// The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
+template <int COUNT>
+__device__ __forceinline__ void join_pairs(uint32_t (&weights)[COUNT], const uint16_t (&pairs)[2 * COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        weights[i] = joined(pairs[i / 2 * 4 + i % 2], pairs[i / 2 * 4 + i % 2 + 2]);
     }
 }
 
@@ -237,6 +261,7 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         const int row = tile.first_query + consumer * 64;
         const int query = row + thread / 32 * 16 + thread % 32 / 4;  // first of this thread's two rows
         float scores[P::BLOCK_N / 2], acc[P::D / 2];
+        uint16_t pairs[P::BLOCK_N / 4];
         uint32_t weights[P::BLOCK_N / 8];
         Float8Softmax softmax;
         auto mask = [&](int block) { hide_after<P::BLOCK_N, CAUSAL>(scores, heads, query, block, thread); };
@@ -273,9 +298,15 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
             end_keys();
             if (masked) mask(block);
             softmax.weigh(scores, scale);
-            end_values();
-            softmax.rescale(acc);
-            round_to_float8(weights, scores);
+            round_to_pairs(pairs, scores);
+            warpgroup_fence_operand(pairs);
+            if (softmax.has_grown()) {
+                wgmma_wait_in_warp();
+                warpgroup_fence_operand(acc);
+                softmax.rescale(acc);
+            }
+            end_values();  // after a branch, which keeps ptxas from waiting before the exponentials
+            join_pairs(weights, pairs);
         };
 
         multiply_keys();
@@ -286,7 +317,8 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         int block = tile.blocks - 1;
         if (block >= unmasked) mask(block);
         softmax.weigh(scores, scale);
-        round_to_float8(weights, scores);
+        round_to_pairs(pairs, scores);
+        join_pairs(weights, pairs);
         int add = 0;
         if constexpr (CAUSAL) {
 #pragma unroll 1
@@ -337,7 +369,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         setmaxnreg_dec<P::PRODUCER_REGISTERS>();
         const int warp = __shfl_sync(0xffffffffu, (threadIdx.x - P::PRODUCER) / 32, 0);
         if (threadIdx.x == P::PRODUCER) load<P>(maps, heads, schedule, shared, tiles);
-        if (warp > 0) transpose_all<P>(heads, schedule, aligned, warp - 1);
+        if (warp == 1 || warp == 2) transpose_all<P>(heads, schedule, aligned, warp - 1);
         if (Schedule::CAUSAL && warp == 3) store_blind_rows<__nv_bfloat16, P::D>(heads, out, schedule);
     } else {
         setmaxnreg_inc<P::CONSUMER_REGISTERS>();

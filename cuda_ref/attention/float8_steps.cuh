@@ -1,4 +1,4 @@
-// wgmma in float8 with A in registers, and the rounding of four numbers to float8.
+// wgmma in float8 with A in registers, and the rounding of numbers to float8.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
@@ -28,13 +28,25 @@ __device__ __forceinline__ void wgmma_float8(float (&acc)[COUNT], const uint32_t
 #undef PRODUCT
 }
 
-// Rounds four numbers to float8 and packs them, the first into the lowest byte.
-__device__ __forceinline__ uint32_t rounded_four(float x0, float x1, float x2, float x3) {
+// wgmma_wait_group<0> in a warp whose neighbours need not call it.
+__device__ __forceinline__ void wgmma_wait_in_warp() { wgmma_wait_group<0>(); }
+
+// Rounds two numbers to float8 and packs them, `low` into the lower byte.
+__device__ __forceinline__ uint16_t rounded_float8_pair(float low, float high) {
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ __forceinline__ uint32_t joined(uint16_t low, uint16_t high) {
     uint32_t four;
-    asm("{\n\t.reg .b16 low, high;\n\t"
-        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n\tcvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n\t"
-        "mov.b32 %0, {low, high};\n\t}"
-        : "=r"(four)
-        : "f"(x0), "f"(x1), "f"(x2), "f"(x3));
+    asm("mov.b32 %0, {%1, %2};" : "=r"(four) : "h"(low), "h"(high));
     return four;
+}
+
+// Keeps the compiler from computing these pairs later.
+template <int COUNT>
+__device__ __forceinline__ void warpgroup_fence_operand(uint16_t (&pairs)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+h"(pairs[i])::"memory");
 }

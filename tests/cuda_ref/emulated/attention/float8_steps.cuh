@@ -18,6 +18,10 @@ void wgmma_float8(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
     });
 }
 
-inline uint32_t rounded_four(float x0, float x1, float x2, float x3) {
-    return float8_of(x0) | float8_of(x1) << 8 | float8_of(x2) << 16 | uint32_t(float8_of(x3)) << 24;
+inline void wgmma_wait_in_warp() {
+    for (Deferred& each : products().groups) run_all(each);
+    products().groups.clear();
 }
+
+inline uint16_t rounded_float8_pair(float low, float high) { return float8_of(low) | float8_of(high) << 8; }
+inline uint32_t joined(uint16_t low, uint16_t high) { return low | uint32_t(high) << 16; }
