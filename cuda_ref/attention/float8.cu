@@ -29,20 +29,21 @@
 // values boxes of 128 keys.
 template <int D_, int CONSUMERS_, int BLOCK_N_>
 struct Float8Plan {
-    static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = 2;
+    static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;
+    static constexpr int STAGES = D == 256 ? 2 : 3, V_STAGES = 2;  // blocks of rows that are loaded; transposed blocks
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr bool TURNS = true;
     static constexpr int Q_BYTES = 64 * BOXED_BYTES<D, 1>, BLOCK_BYTES = BLOCK_N * BOXED_BYTES<D, 1>;
     static constexpr int TRANSPOSED_BYTES = D * BOXED_BYTES<BLOCK_N, 1>;
     // Offsets in shared memory.
     static constexpr int KEYS = CONSUMERS * Q_BYTES, ROWS = KEYS + STAGES * BLOCK_BYTES;
-    static constexpr int VALUES = ROWS + STAGES * BLOCK_BYTES, Q_FULL = VALUES + STAGES * TRANSPOSED_BYTES;
+    static constexpr int VALUES = ROWS + STAGES * BLOCK_BYTES, Q_FULL = VALUES + V_STAGES * TRANSPOSED_BYTES;
     static constexpr int Q_EMPTY = Q_FULL + CONSUMERS * MBARRIER_BYTES;
     static constexpr int K_FULL = Q_EMPTY + CONSUMERS * MBARRIER_BYTES, K_EMPTY = K_FULL + STAGES * MBARRIER_BYTES;
     static constexpr int ROWS_FULL = K_EMPTY + STAGES * MBARRIER_BYTES;
     static constexpr int ROWS_EMPTY = ROWS_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int V_FULL = ROWS_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
+    static constexpr int V_FULL = ROWS_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + V_STAGES * MBARRIER_BYTES;
+    static constexpr int TILES = V_EMPTY + V_STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TILES + 2 * CONSUMERS * int(sizeof(Tile));
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0 && BLOCK_N % 32 == 0, "");
     // Registers per thread: see wgmma.cu.
@@ -112,21 +113,22 @@ __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int war
 template <typename P, typename Schedule>
 __device__ __forceinline__ void transpose_all(const Heads& heads, const Schedule& schedule, char* aligned, int warp) {
     const uint32_t shared = shared_address(aligned);
-    PipelineState<P::STAGES> at;
+    PipelineState<P::STAGES> from;
+    PipelineState<P::V_STAGES> to;
     for (int turn = 0;; ++turn) {
         const int blocks = schedule.tile(heads, turn, 0).blocks;
         if (blocks == 0) return;
 #pragma unroll 1
-        for (int block = 0; block < blocks; ++block, at.advance()) {
-            mbarrier_wait_parity(shared + P::ROWS_FULL + at.stage * MBARRIER_BYTES, at.phase);
-            mbarrier_wait_parity(shared + P::V_EMPTY + at.stage * MBARRIER_BYTES, at.phase ^ 1);
-            transpose<P>(aligned + P::ROWS + at.stage * P::BLOCK_BYTES,
-                         shared + P::VALUES + at.stage * P::TRANSPOSED_BYTES, warp);
+        for (int block = 0; block < blocks; ++block, from.advance(), to.advance()) {
+            mbarrier_wait_parity(shared + P::ROWS_FULL + from.stage * MBARRIER_BYTES, from.phase);
+            mbarrier_wait_parity(shared + P::V_EMPTY + to.stage * MBARRIER_BYTES, to.phase ^ 1);
+            transpose<P>(aligned + P::ROWS + from.stage * P::BLOCK_BYTES,
+                         shared + P::VALUES + to.stage * P::TRANSPOSED_BYTES, warp);
             fence_proxy_async();  // makes the stores visible to wgmma
             __syncwarp();
             if (threadIdx.x % 32 == 0) {
-                mbarrier_arrive(shared + P::ROWS_EMPTY + at.stage * MBARRIER_BYTES);
-                mbarrier_arrive(shared + P::V_FULL + at.stage * MBARRIER_BYTES);
+                mbarrier_arrive(shared + P::ROWS_EMPTY + from.stage * MBARRIER_BYTES);
+                mbarrier_arrive(shared + P::V_FULL + to.stage * MBARRIER_BYTES);
             }
         }
     }
@@ -248,9 +250,10 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
     const float signed_scale = score_scale<Float8>(heads);
     const float scale = signed_scale == 0 ? 1.17549435e-38f : fabsf(signed_scale);  // 0 times a hidden score is NaN
     const Turns<P> turns{consumer};
-    PipelineState<P::STAGES> keys, values;
-    auto release = [&](int barriers, const PipelineState<P::STAGES>& at) {
-        if (thread == 0) mbarrier_arrive(shared + barriers + at.stage * MBARRIER_BYTES);
+    PipelineState<P::STAGES> keys;
+    PipelineState<P::V_STAGES> values;
+    auto release = [&](int barriers, int stage) {
+        if (thread == 0) mbarrier_arrive(shared + barriers + stage * MBARRIER_BYTES);
     };
     if (consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     for (int turn = 0;; ++turn) {
@@ -279,14 +282,14 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         };
         auto end_keys = [&] {
             warpgroup_fence_operand(scores);
-            release(P::K_EMPTY, keys);
+            release(P::K_EMPTY, keys.stage);
             keys.advance();
         };
         auto end_values = [&] {
             wgmma_wait_group<0>();
             warpgroup_fence_operand(acc);
             warpgroup_fence_operand(weights);
-            release(P::V_EMPTY, values);
+            release(P::V_EMPTY, values.stage);
             values.advance();
         };
         // Computes the scores of a block, and adds the previous block, whose weights are known.
@@ -358,6 +361,8 @@ __global__ void __launch_bounds__(P::THREADS, 1)
             mbarrier_init(shared + P::K_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
             mbarrier_init(shared + P::ROWS_FULL + i * MBARRIER_BYTES, 1);
             mbarrier_init(shared + P::ROWS_EMPTY + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
+        }
+        for (int i = 0; i < P::V_STAGES; ++i) {
             mbarrier_init(shared + P::V_FULL + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
             mbarrier_init(shared + P::V_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
         }
