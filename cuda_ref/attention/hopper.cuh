@@ -165,14 +165,19 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 
+    // Makes sum[r] that of all columns.
+    __device__ __forceinline__ void add_lanes(int r) {
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+    }
+
     // Divides acc by the sums over all columns.
     template <int COUNT>
     __device__ __forceinline__ void normalize(float (&acc)[COUNT]) {
         float inverse[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+            add_lanes(r);
             inverse[r] = 1.0f / sum[r];
         }
 #pragma unroll
@@ -207,11 +212,11 @@ __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the start of the head; its rows
-// are `pitch` elements apart. Each thread stores 16 bytes at a time.
-template <typename T, int COUNT>
-__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
-                                           int rows) {
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, for which is_stored(row) is true. `out` is
+// the start of the head; its rows are `pitch` elements apart. Each thread stores 16 bytes at a time.
+template <typename T, int COUNT, typename IsStored>
+__device__ __forceinline__ void store_rows_if(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                              IsStored is_stored) {
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += 4) {
@@ -221,11 +226,18 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, c
 #pragma unroll
             for (int i = 0; i < 4; ++i) x[i] = rounded_pair<T>(acc[(j + i) * 4 + 2 * r], acc[(j + i) * 4 + 2 * r + 1]);
             transpose_in_quad(x, t);
-            if (first + 8 * r < rows) {
+            if (is_stored(first + 8 * r)) {
                 *reinterpret_cast<uint4*>(out + (first + 8 * r) * pitch + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
             }
         }
     }
+}
+
+// The same, up to row `rows` of the head.
+template <typename T, int COUNT>
+__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                           int rows) {
+    store_rows_if(out, pitch, acc, row, [&](int i) { return i < rows; });
 }
 
 // A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time. Hidden keys are left out
