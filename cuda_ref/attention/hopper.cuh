@@ -162,14 +162,19 @@ __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], co
     for (int i = 0; i < COUNT / 2; ++i) weights[i] = rounded_pair<T>(p[2 * i], p[2 * i + 1]);
 }
 
+// Makes a thread's sum that of all columns of its row.
+__device__ __forceinline__ void add_lanes(float& sum) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
 // Multiplies acc by `scale`, and divides it by the sums over all columns, which become those of the whole rows.
 template <int COUNT>
 __device__ __forceinline__ void divide_by_sums(float (&acc)[COUNT], float (&sum)[2], float scale) {
     float factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+        add_lanes(sum[r]);
         factor[r] = scale / sum[r];
     }
 #pragma unroll
@@ -252,11 +257,11 @@ __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the start of the head; its rows
-// are `pitch` elements apart. Each thread stores 16 bytes at a time.
-template <typename T, int COUNT>
-__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
-                                           int rows) {
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, for which is_stored(row) is true. `out` is
+// the start of the head; its rows are `pitch` elements apart. Each thread stores 16 bytes at a time.
+template <typename T, int COUNT, typename IsStored>
+__device__ __forceinline__ void store_rows_if(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                              IsStored is_stored) {
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += 4) {
@@ -266,11 +271,18 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, c
 #pragma unroll
             for (int i = 0; i < 4; ++i) x[i] = rounded_pair<T>(acc[(j + i) * 4 + 2 * r], acc[(j + i) * 4 + 2 * r + 1]);
             transpose_in_quad(x, t);
-            if (first + 8 * r < rows) {
+            if (is_stored(first + 8 * r)) {
                 *reinterpret_cast<uint4*>(out + (first + 8 * r) * pitch + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
             }
         }
     }
+}
+
+// The same, up to row `rows` of the head.
+template <typename T, int COUNT>
+__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                           int rows) {
+    store_rows_if(out, pitch, acc, row, [&](int i) { return i < rows; });
 }
 
 // A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time. Hidden keys are left out
