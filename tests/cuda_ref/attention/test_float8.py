@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -63,6 +64,20 @@ def test_scales_of_any_sign(emulated: None) -> None:
     torch.testing.assert_close(
         attention(q, k, v, 0 * scale_q, scale_k, scale_v, causal=True).float(), means, rtol=0.01, atol=0.01
     )
+
+
+@pytest.mark.slow
+def test_weights_stay_within_the_range_of_float8(emulated: None) -> None:
+    """From one block of keys to the next, scores rise by 3.5 as exponents of 2: the sums are not rescaled."""
+    op = ops.get("attention")
+    case = op.case((1, 1, 1, 8, 256, 64), "float8_e4m3fn", causal=False)
+    q, k, v, *_, scale_v = op.make_inputs(case, 1, torch.device("cpu"))
+    q, k = torch.zeros_like(q.float()), torch.zeros_like(k.float())
+    q[..., 0], k[:, :, 128:, 0] = 1.0, -1.0  # blocks come from the last to the first
+    inputs = (q.to(v.dtype), k.to(v.dtype), v, torch.tensor(3.5 * 8 * math.log(2)), torch.tensor(1.0), scale_v)
+    out = attention(*inputs)
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.agrees, verdict.reason
 
 
 def test_tiles_are_those_of_the_kernel() -> None:
