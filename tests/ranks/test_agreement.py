@@ -54,6 +54,7 @@ def test_all_lines_agree_on_three_ranks(name: str) -> None:
 
 
 @pytest.mark.two_gpus
+@pytest.mark.timeout(900)  # a first run builds the CUDA sources
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_gpus_and_are_timed(name: str) -> None:
     rows = rows_of(name, 2, "float32", "bfloat16", device="cuda", timed=True, telling=True)
