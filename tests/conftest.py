@@ -80,13 +80,20 @@ def where(device: str) -> Device:
     return found
 
 
+@pytest.fixture(scope="session")
+def every(request: pytest.FixtureRequest) -> bool:
+    """True with `--all-cases`: nothing is left out to save time."""
+    return bool(request.config.getoption("all_cases"))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
     parser.addoption(
         "--all-cases",
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels; all lines over ranks on telling cases",
+        "every launch and configuration in the tests of compiled Triton kernels; float16 too in those of compiled CUDA "
+        "kernels; all lines over ranks on telling cases",
     )
 
 

@@ -110,21 +110,6 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
     }
 }
 
-// Orders the products of the consumers: each waits until the previous one has started its own.
-template <typename P>
-struct Turns {
-    int consumer;
-
-    __device__ __forceinline__ void take() const {
-        if constexpr (P::TURNS) named_barrier_sync(1 + consumer, 2 * WARPGROUP);
-    }
-    __device__ __forceinline__ void pass() const {
-        if constexpr (P::TURNS) {
-            named_barrier_arrive(1 + (consumer + 1) % P::CONSUMERS, 2 * WARPGROUP);
-        }
-    }
-};
-
 template <typename T, typename P, bool CAUSAL, bool WINDOW, typename Store>
 __device__ __forceinline__ void consume(const Heads& heads, typename Store::To to, uint32_t shared, const Tile* tiles,
                                         int consumer) {

@@ -54,8 +54,8 @@ struct RunningSums {
     __device__ __forceinline__ void store(const Heads& heads, Softmax<SLACK>& softmax, float (&acc)[COUNT],
                                           const Tile& tile, int row, int query, bool earlier) const {
         if (row >= heads.S_q) return;
-        softmax.add_lanes(0);
-        softmax.add_lanes(1);
+        add_lanes(softmax.sum[0]);
+        add_lanes(softmax.sum[1]);
         float4* const stored = sums<2 * COUNT>(heads, tile, row);
         const int64_t at = (int64_t(tile.batch) * heads.H + tile.head) * padded + query;
         float largest[] = {softmax.maximum[0] * heads.scale_log2, softmax.maximum[1] * heads.scale_log2};

@@ -20,7 +20,8 @@ from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
-    *("attention/wgmma.cu", "attention/wgmma.cuh", "attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
+    *("attention/float8.cu", "attention/wgmma.cu", "attention/wgmma.cuh"),
+    *("attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
     *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh"),
     "attention_grad/hopper.cuh",
     *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),

@@ -1,0 +1,419 @@
+// out[b, h, i] = scale_v * sum over j of softmax_j(scale_q scale_k sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j]
+// in float8, on Hopper's tensor cores
+//
+// requires: sm_90a
+//
+// Adds to wgmma.cu, whose schedule, products during the softmax and turns of two or three consumer warpgroups it has:
+//   - Values are transposed in shared memory, since float8 tensor cores need both operands contiguous along the sum.
+//     TMA brings rows of keys. Two warps of the producer warpgroup load 8 x 8 matrices of pairs of columns, transposed
+//     (ldmatrix), separate the two columns of a pair by byte permutations, and store rows of keys (stmatrix). Consumers
+//     do not wait for this: it is done for the next block of keys.
+//   - Weights go from the sums of the first product to the left operand of the second without leaving their thread.
+//     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
+//     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
+//   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
+//     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
+//     grows by more than 2^4. Maxima are compared three at a time, as integers.
+//
+// Precision. The tensor cores keep 14 bits of sums of float8 products. Softmax and its sums are float32; weights are
+// rounded to float8 for the second product.
+//
+// Source: J. Shah et al., "FlashAttention-3", 2024 (arXiv 2407.08608), section 3.3; PTX ISA for ldmatrix and stmatrix.
+#include "attention/float8_steps.cuh"
+#include "attention/hopper.cuh"
+#include "attention/statistics.cuh"
+#include "common/launch.cuh"
+#include "common/mma.cuh"
+
+// The division of the work of a launch, as in wgmma.cu. Rows of q, k and v take boxes of 128 bytes, transposed rows of
+// values boxes of 128 keys.
+template <int D_, int CONSUMERS_, int BLOCK_N_>
+struct Float8Plan {
+    static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = 2;
+    static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
+    static constexpr bool TURNS = true;
+    static constexpr int Q_BYTES = 64 * BOXED_BYTES<D, 1>, BLOCK_BYTES = BLOCK_N * BOXED_BYTES<D, 1>;
+    static constexpr int TRANSPOSED_BYTES = D * BOXED_BYTES<BLOCK_N, 1>;
+    // Offsets in shared memory.
+    static constexpr int KEYS = CONSUMERS * Q_BYTES, ROWS = KEYS + STAGES * BLOCK_BYTES;
+    static constexpr int VALUES = ROWS + STAGES * BLOCK_BYTES, Q_FULL = VALUES + STAGES * TRANSPOSED_BYTES;
+    static constexpr int Q_EMPTY = Q_FULL + CONSUMERS * MBARRIER_BYTES;
+    static constexpr int K_FULL = Q_EMPTY + CONSUMERS * MBARRIER_BYTES, K_EMPTY = K_FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int ROWS_FULL = K_EMPTY + STAGES * MBARRIER_BYTES;
+    static constexpr int ROWS_EMPTY = ROWS_FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int V_FULL = ROWS_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
+    static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TILES + 2 * CONSUMERS * int(sizeof(Tile));
+    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0 && BLOCK_N % 32 == 0, "");
+    // Registers per thread: see wgmma.cu.
+    static constexpr int PRODUCER_REGISTERS = 56;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 224;
+};
+
+constexpr int TRANSPOSING_WARPS = 2;
+
+// One thread loads in the order of use: queries; keys and values of a block before those of the next one. It passes the
+// loaded tile to the consumers through shared memory, since they have no registers for the schedule.
+template <typename P, typename Schedule>
+__device__ __forceinline__ void load(const HeadMaps& maps, const Heads& heads, const Schedule& schedule,
+                                     uint32_t shared, Tile* tiles) {
+    PipelineState<P::STAGES> at;
+    for (int turn = 0;; ++turn) {
+        const Tile tile = schedule.tile(heads, turn, 0);
+        auto load_block = [&](const CUtensorMap* map, int to, int full, int empty, int block) {
+            mbarrier_wait_parity(shared + empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
+            load_rows<P::BLOCK_N, P::D, 1>(shared + to + at.stage * P::BLOCK_BYTES, map, block * P::BLOCK_N,
+                                           tile.head / heads.G, tile.batch, shared + full + at.stage * MBARRIER_BYTES);
+        };
+        for (int consumer = 0; consumer < P::CONSUMERS; ++consumer) {
+            const uint32_t full = shared + P::Q_FULL + consumer * MBARRIER_BYTES;
+            mbarrier_wait_parity(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES, turn % 2 ^ 1);
+            tiles[2 * consumer + turn % 2] = tile;
+            if (tile.blocks == 0) {
+                mbarrier_arrive(full);
+            } else {
+                load_rows<64, P::D, 1>(shared + consumer * P::Q_BYTES, &maps.q, tile.first_query + consumer * 64,
+                                       tile.head, tile.batch, full);
+            }
+        }
+        if (tile.blocks == 0) return;
+#pragma unroll 1
+        for (int block = tile.blocks - 1; block >= 0; --block, at.advance()) {
+            load_block(&maps.k, P::KEYS, P::K_FULL, P::K_EMPTY, block);
+            load_block(&maps.v, P::ROWS, P::ROWS_FULL, P::ROWS_EMPTY, block);
+        }
+    }
+}
+
+// Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
+// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
+template <typename P>
+__device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
+    const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
+    // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
+    const uint32_t even = lane < 16 ? 0x6420 : 0x7531, odd = lane < 16 ? 0x7531 : 0x6420;
+    const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
+    const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
+#pragma unroll
+    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
+        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
+#pragma unroll
+        for (int key = 0; key < P::BLOCK_N; key += 32) {
+            uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
+            ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
+            const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
+                                  __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
+            const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
+            stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
+        }
+    }
+}
+
+template <typename P, typename Schedule>
+__device__ __forceinline__ void transpose_all(const Heads& heads, const Schedule& schedule, char* aligned, int warp) {
+    const uint32_t shared = shared_address(aligned);
+    PipelineState<P::STAGES> at;
+    for (int turn = 0;; ++turn) {
+        const int blocks = schedule.tile(heads, turn, 0).blocks;
+        if (blocks == 0) return;
+#pragma unroll 1
+        for (int block = 0; block < blocks; ++block, at.advance()) {
+            mbarrier_wait_parity(shared + P::ROWS_FULL + at.stage * MBARRIER_BYTES, at.phase);
+            mbarrier_wait_parity(shared + P::V_EMPTY + at.stage * MBARRIER_BYTES, at.phase ^ 1);
+            transpose<P>(aligned + P::ROWS + at.stage * P::BLOCK_BYTES,
+                         shared + P::VALUES + at.stage * P::TRANSPOSED_BYTES, warp);
+            fence_proxy_async();  // makes the stores visible to wgmma
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) {
+                mbarrier_arrive(shared + P::ROWS_EMPTY + at.stage * MBARRIER_BYTES);
+                mbarrier_arrive(shared + P::V_FULL + at.stage * MBARRIER_BYTES);
+            }
+        }
+    }
+}
+
+// The largest of this thread's scores in row r. Compared as integers, which have a three-way maximum, negative numbers
+// are in the opposite order, but below all others.
+template <int COUNT>
+__device__ __forceinline__ float largest_score(const float (&scores)[COUNT], int r) {
+    int bits = __float_as_int(scores[2 * r]);
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) {
+        bits = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), bits);
+    }
+    if (bits >= 0) return __int_as_float(bits);
+    float largest = -INF;
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
+    return largest;
+}
+
+// The online softmax of the two rows of a thread, with weights up to 2^8.
+struct Float8Softmax {
+    static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
+    float origin[2] = {-1e30f, -1e30f};  // exponent whose weight is 1; finite, so that hidden scores give 0 and not NaN
+    float sum[2] = {0, 0};               // sum of the weights of this thread's columns
+    float factor[2];                     // factor of the sums before the last block
+
+    // scores -> exp2(scale score - origin). The origin rises if a weight would exceed the largest.
+    template <int COUNT>
+    __device__ __forceinline__ void weigh(float (&scores)[COUNT], float scale) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float largest = largest_score(scores, r);
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2)) * scale;
+            const bool kept = largest <= origin[r] + LARGEST;
+            const float next = kept ? origin[r] : largest - (LARGEST - SLACK);
+            factor[r] = kept ? 1.0f : exp2_approximate(origin[r] - next);
+            origin[r] = next;
+            float part = 0;
+#pragma unroll
+            for (int i = 2 * r; i < COUNT; i += 4) {
+                scores[i] = exp2_approximate(fmaf(scores[i], scale, -next));
+                scores[i + 1] = exp2_approximate(fmaf(scores[i + 1], scale, -next));
+                part += scores[i] + scores[i + 1];
+            }
+            sum[r] = sum[r] * factor[r] + part;
+        }
+    }
+
+    __device__ __forceinline__ bool has_grown() const {
+        return __any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1);
+    }
+
+    template <int COUNT>
+    __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
+    }
+};
+
+// Rounds the weights of neighbouring columns to pairs of float8 numbers.
+template <int COUNT>
+__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
+}
+
+// The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
+template <int COUNT>
+__device__ __forceinline__ void join_pairs(uint32_t (&weights)[COUNT], const uint16_t (&pairs)[2 * COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        weights[i] = joined(pairs[i / 2 * 4 + i % 2], pairs[i / 2 * 4 + i % 2 + 2]);
+    }
+}
+
+// scores = q k^T for 64 queries and the keys of a block.
+template <typename P, int COUNT>
+__device__ __forceinline__ void multiply_float8_keys(float (&scores)[COUNT], uint32_t q, uint32_t k) {
+    const uint64_t a = wgmma_descriptor(q, 0), b = wgmma_descriptor(k, 0);
+    wgmma<Float8, false, false, false>(scores, a, b);
+#pragma unroll
+    for (int i = 1; i < P::D / 32; ++i) {
+        wgmma<Float8, false, false>(scores, a + (i / 4 * (BOX_BYTES >> 4) + i % 4 * K_MAJOR_STEP),
+                                    b + (i / 4 * (P::BLOCK_N * ROW_BYTES >> 4) + i % 4 * K_MAJOR_STEP));
+    }
+}
+
+// acc (+)= weights v for 64 queries and the keys of a block; v is transposed.
+template <typename P, int COUNT, int WEIGHTS>
+__device__ __forceinline__ void multiply_float8_values(float (&acc)[COUNT], const uint32_t (&weights)[WEIGHTS],
+                                                       uint32_t v, int add) {
+    const uint64_t b = wgmma_descriptor(v, 0);
+#pragma unroll
+    for (int i = 0; i < WEIGHTS / 4; ++i) {
+        wgmma_float8(acc, weights + 4 * i, b + (i / 4 * (P::D * ROW_BYTES >> 4) + i % 4 * K_MAJOR_STEP),
+                     i > 0 ? 1 : add);
+    }
+}
+
+// Changes the sign of a consumer's queries: the largest score is that of the largest product only if the scale is
+// positive.
+template <typename P>
+__device__ __forceinline__ void negate(char* q, int consumer) {
+    for (int i = threadIdx.x % WARPGROUP; i < P::Q_BYTES / 4; i += WARPGROUP) {
+        reinterpret_cast<uint32_t*>(q)[i] ^= 0x80808080u;
+    }
+    fence_proxy_async();
+    named_barrier_sync(1 + P::CONSUMERS + consumer, WARPGROUP);
+}
+
+template <typename P, bool CAUSAL>
+__device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __restrict__ out, char* aligned,
+                                        const Tile* tiles, int consumer) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const uint32_t shared = shared_address(aligned), q = shared + consumer * P::Q_BYTES;
+    const float signed_scale = score_scale<Float8>(heads);
+    const float scale = signed_scale == 0 ? 1.17549435e-38f : fabsf(signed_scale);  // 0 times a hidden score is NaN
+    const Turns<P> turns{consumer};
+    PipelineState<P::STAGES> keys, values;
+    auto release = [&](int barriers, const PipelineState<P::STAGES>& at) {
+        if (thread == 0) mbarrier_arrive(shared + barriers + at.stage * MBARRIER_BYTES);
+    };
+    if (consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
+    for (int turn = 0;; ++turn) {
+        mbarrier_wait_parity(shared + P::Q_FULL + consumer * MBARRIER_BYTES, turn % 2);
+        const Tile& tile = tiles[2 * consumer + turn % 2];
+        if (tile.blocks == 0) break;
+        if (signed_scale < 0) negate<P>(aligned + consumer * P::Q_BYTES, consumer);
+        const int row = tile.first_query + consumer * 64;
+        const int query = row + thread / 32 * 16 + thread % 32 / 4;  // first of this thread's two rows
+        float scores[P::BLOCK_N / 2], acc[P::D / 2];
+        uint16_t pairs[P::BLOCK_N / 4];
+        uint32_t weights[P::BLOCK_N / 8];
+        Float8Softmax softmax;
+        auto mask = [&](int block) { hide_after<P::BLOCK_N, CAUSAL>(scores, heads, query, block, thread); };
+        auto multiply_keys = [&] {
+            mbarrier_wait_parity(shared + P::K_FULL + keys.stage * MBARRIER_BYTES, keys.phase);
+            turns.take();
+            wgmma_fence();
+            multiply_float8_keys<P>(scores, q, shared + P::KEYS + keys.stage * P::BLOCK_BYTES);
+            wgmma_commit_group();
+        };
+        auto multiply_values = [&](int add) {
+            mbarrier_wait_parity(shared + P::V_FULL + values.stage * MBARRIER_BYTES, values.phase);
+            multiply_float8_values<P>(acc, weights, shared + P::VALUES + values.stage * P::TRANSPOSED_BYTES, add);
+            wgmma_commit_group();
+        };
+        auto end_keys = [&] {
+            warpgroup_fence_operand(scores);
+            release(P::K_EMPTY, keys);
+            keys.advance();
+        };
+        auto end_values = [&] {
+            wgmma_wait_group<0>();
+            warpgroup_fence_operand(acc);
+            warpgroup_fence_operand(weights);
+            release(P::V_EMPTY, values);
+            values.advance();
+        };
+        // Computes the scores of a block, and adds the previous block, whose weights are known.
+        auto step = [&](int block, bool masked, int add) {
+            multiply_keys();
+            multiply_values(add);
+            turns.pass();
+            wgmma_wait_group<1>();
+            end_keys();
+            if (masked) mask(block);
+            softmax.weigh(scores, scale);
+            round_to_pairs(pairs, scores);
+            warpgroup_fence_operand(pairs);
+            if (softmax.has_grown()) {
+                wgmma_wait_in_warp();
+                warpgroup_fence_operand(acc);
+                softmax.rescale(acc);
+            }
+            end_values();  // after a branch, which keeps ptxas from waiting before the exponentials
+            join_pairs(weights, pairs);
+        };
+
+        multiply_keys();
+        turns.pass();
+        wgmma_wait_group<0>();
+        end_keys();
+        const int unmasked = tile.unmasked;
+        int block = tile.blocks - 1;
+        if (block >= unmasked) mask(block);
+        softmax.weigh(scores, scale);
+        round_to_pairs(pairs, scores);
+        join_pairs(weights, pairs);
+        int add = 0;
+        if constexpr (CAUSAL) {
+#pragma unroll 1
+            for (--block; block >= unmasked; --block, add = 1) step(block, true, add);
+            ++block;
+        }
+#pragma unroll 1
+        for (--block; block >= 0; --block, add = 1) step(block, false, add);
+        if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
+        wgmma_fence();
+        multiply_values(add);
+        end_values();
+        divide_by_sums(acc, softmax.sum, value_scale<Float8>(heads));
+        store_output<Float8, CAUSAL>(heads, out, acc, tile, row);
+    }
+}
+
+template <typename P, typename Schedule>
+__global__ void __launch_bounds__(P::THREADS, 1)
+    attention_float8(const __grid_constant__ HeadMaps maps, const __grid_constant__ Heads heads,
+                     const Schedule schedule, __nv_bfloat16* __restrict__ out) {
+    extern __shared__ char raw[];
+    char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
+    Tile* const tiles = reinterpret_cast<Tile*>(aligned + P::TILES);
+    const uint32_t shared = shared_address(aligned);
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
+    if (threadIdx.x == P::PRODUCER) {
+        tma_prefetch_descriptor(&maps.q);
+        tma_prefetch_descriptor(&maps.k);
+        tma_prefetch_descriptor(&maps.v);
+        for (int i = 0; i < P::CONSUMERS; ++i) {
+            mbarrier_init(shared + P::Q_FULL + i * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + P::Q_EMPTY + i * MBARRIER_BYTES, 1);
+        }
+        for (int i = 0; i < P::STAGES; ++i) {
+            mbarrier_init(shared + P::K_FULL + i * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + P::K_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
+            mbarrier_init(shared + P::ROWS_FULL + i * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + P::ROWS_EMPTY + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
+            mbarrier_init(shared + P::V_FULL + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
+            mbarrier_init(shared + P::V_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();  // the barriers are initialized
+
+    if (warpgroup == P::CONSUMERS) {
+        setmaxnreg_dec<P::PRODUCER_REGISTERS>();
+        const int warp = __shfl_sync(0xffffffffu, (threadIdx.x - P::PRODUCER) / 32, 0);
+        if (threadIdx.x == P::PRODUCER) load<P>(maps, heads, schedule, shared, tiles);
+        if (warp == 1 || warp == 2) transpose_all<P>(heads, schedule, aligned, warp - 1);
+        if (Schedule::CAUSAL && warp == 3) store_blind_rows<__nv_bfloat16, P::D>(heads, out, schedule);
+    } else {
+        setmaxnreg_inc<P::CONSUMER_REGISTERS>();
+        consume<P, Schedule::CAUSAL>(heads, out, aligned, tiles, warpgroup);
+    }
+}
+
+template <typename P, bool CAUSAL>
+cudaError_t launch(const Heads& heads, int64_t B, void* out, cudaStream_t stream, LaunchRecord* record) {
+    HeadMaps maps;
+    if (!encode_maps<Float8, P::D>(&maps, heads, B, P::BLOCK_N)) return cudaErrorInvalidValue;
+    const Schedule<P::BLOCK_M, P::BLOCK_N, CAUSAL> schedule(heads, multiprocessor_count());
+    const int64_t blind = int64_t(heads.count) * schedule.blind_rows;
+    const auto grid = std::min<int64_t>(std::max<int64_t>(schedule.teams, blind), multiprocessor_count());
+    return launch_clusters(1, attention_float8<P, std::remove_const_t<decltype(schedule)>>, dim3(unsigned(grid)),
+                           P::THREADS, P::SHARED_BYTES, stream, record, maps, heads, schedule,
+                           static_cast<__nv_bfloat16*>(out));
+}
+
+template <typename P>
+cudaError_t launch_plan(const Heads& heads, int64_t B, bool causal, void* out, cudaStream_t stream,
+                        LaunchRecord* record) {
+    return causal ? launch<P, true>(heads, B, out, stream, record) : launch<P, false>(heads, B, out, stream, record);
+}
+
+// Strides are in elements. scale_q, scale_k and scale_v: on the device.
+extern "C" int attention_float8(const void* q, const void* k, const void* v, const float* scale_q,
+                                const float* scale_k, const float* scale_v, void* out, int64_t B, int64_t H,
+                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
+                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
+                                int64_t v_head, int64_t v_row, int64_t causal, double scale_log2,
+                                cudaStream_t stream, LaunchRecord* record) {
+    Heads heads{int(H),   int(H / H_kv),
+                int(S_q), int(S_k),
+                int(B * H), float(scale_log2),
+                q,        k,
+                v,        {q_batch, q_head, q_row},
+                {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
+                {H * S_q * D, S_q * D, D}};
+    heads.scale_q = scale_q, heads.scale_k = scale_k, heads.scale_v = scale_v;
+    switch (D) {
+        case 64: return launch_plan<Float8Plan<64, 3, 128>>(heads, B, causal, out, stream, record);
+        case 128: return launch_plan<Float8Plan<128, 2, 128>>(heads, B, causal, out, stream, record);
+        case 256: return launch_plan<Float8Plan<256, 2, 96>>(heads, B, causal, out, stream, record);
+        default: return cudaErrorNotSupported;
+    }
+}
