@@ -19,38 +19,36 @@
 // rounded to float8 for the second product.
 //
 // Source: J. Shah et al., "FlashAttention-3", 2024 (arXiv 2407.08608), section 3.3; PTX ISA for ldmatrix and stmatrix.
-#include "attention/float8_steps.cuh"
+#include "attention/float8.cuh"
 #include "attention/hopper.cuh"
 #include "attention/statistics.cuh"
 #include "common/launch.cuh"
-#include "common/mma.cuh"
 
 // The division of the work of a launch, as in wgmma.cu. Rows of q, k and v take boxes of 128 bytes, transposed rows of
 // values boxes of 128 keys.
 template <int D_, int CONSUMERS_, int BLOCK_N_>
 struct Float8Plan {
-    static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = 2;
+    static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;
+    static constexpr int STAGES = D == 256 ? 2 : 3, V_STAGES = 2;  // blocks of rows that are loaded; transposed blocks
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr bool TURNS = true;
     static constexpr int Q_BYTES = 64 * BOXED_BYTES<D, 1>, BLOCK_BYTES = BLOCK_N * BOXED_BYTES<D, 1>;
     static constexpr int TRANSPOSED_BYTES = D * BOXED_BYTES<BLOCK_N, 1>;
     // Offsets in shared memory.
     static constexpr int KEYS = CONSUMERS * Q_BYTES, ROWS = KEYS + STAGES * BLOCK_BYTES;
-    static constexpr int VALUES = ROWS + STAGES * BLOCK_BYTES, Q_FULL = VALUES + STAGES * TRANSPOSED_BYTES;
+    static constexpr int VALUES = ROWS + STAGES * BLOCK_BYTES, Q_FULL = VALUES + V_STAGES * TRANSPOSED_BYTES;
     static constexpr int Q_EMPTY = Q_FULL + CONSUMERS * MBARRIER_BYTES;
     static constexpr int K_FULL = Q_EMPTY + CONSUMERS * MBARRIER_BYTES, K_EMPTY = K_FULL + STAGES * MBARRIER_BYTES;
     static constexpr int ROWS_FULL = K_EMPTY + STAGES * MBARRIER_BYTES;
     static constexpr int ROWS_EMPTY = ROWS_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int V_FULL = ROWS_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
+    static constexpr int V_FULL = ROWS_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + V_STAGES * MBARRIER_BYTES;
+    static constexpr int TILES = V_EMPTY + V_STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TILES + 2 * CONSUMERS * int(sizeof(Tile));
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0 && BLOCK_N % 32 == 0, "");
     // Registers per thread: see wgmma.cu.
     static constexpr int PRODUCER_REGISTERS = 56;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 224;
 };
-
-constexpr int TRANSPOSING_WARPS = 2;
 
 // One thread loads in the order of use: queries; keys and values of a block before those of the next one. It passes the
 // loaded tile to the consumers through shared memory, since they have no registers for the schedule.
@@ -85,147 +83,28 @@ __device__ __forceinline__ void load(const HeadMaps& maps, const Heads& heads, c
     }
 }
 
-// Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
-// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
-template <typename P>
-__device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
-    const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
-    // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
-    const uint32_t even = lane < 16 ? 0x6420 : 0x7531, odd = lane < 16 ? 0x7531 : 0x6420;
-    const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
-    const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
-#pragma unroll
-    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
-        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
-#pragma unroll
-        for (int key = 0; key < P::BLOCK_N; key += 32) {
-            uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
-            ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
-            const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
-                                  __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
-            const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
-            stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
-        }
-    }
-}
-
+// A warp that transposes the values of all blocks.
 template <typename P, typename Schedule>
 __device__ __forceinline__ void transpose_all(const Heads& heads, const Schedule& schedule, char* aligned, int warp) {
     const uint32_t shared = shared_address(aligned);
-    PipelineState<P::STAGES> at;
+    PipelineState<P::STAGES> from;
+    PipelineState<P::V_STAGES> to;
     for (int turn = 0;; ++turn) {
         const int blocks = schedule.tile(heads, turn, 0).blocks;
         if (blocks == 0) return;
 #pragma unroll 1
-        for (int block = 0; block < blocks; ++block, at.advance()) {
-            mbarrier_wait_parity(shared + P::ROWS_FULL + at.stage * MBARRIER_BYTES, at.phase);
-            mbarrier_wait_parity(shared + P::V_EMPTY + at.stage * MBARRIER_BYTES, at.phase ^ 1);
-            transpose<P>(aligned + P::ROWS + at.stage * P::BLOCK_BYTES,
-                         shared + P::VALUES + at.stage * P::TRANSPOSED_BYTES, warp);
+        for (int block = 0; block < blocks; ++block, from.advance(), to.advance()) {
+            mbarrier_wait_parity(shared + P::ROWS_FULL + from.stage * MBARRIER_BYTES, from.phase);
+            mbarrier_wait_parity(shared + P::V_EMPTY + to.stage * MBARRIER_BYTES, to.phase ^ 1);
+            transpose<P>(aligned + P::ROWS + from.stage * P::BLOCK_BYTES,
+                         shared + P::VALUES + to.stage * P::TRANSPOSED_BYTES, warp);
             fence_proxy_async();  // makes the stores visible to wgmma
             __syncwarp();
             if (threadIdx.x % 32 == 0) {
-                mbarrier_arrive(shared + P::ROWS_EMPTY + at.stage * MBARRIER_BYTES);
-                mbarrier_arrive(shared + P::V_FULL + at.stage * MBARRIER_BYTES);
+                mbarrier_arrive(shared + P::ROWS_EMPTY + from.stage * MBARRIER_BYTES);
+                mbarrier_arrive(shared + P::V_FULL + to.stage * MBARRIER_BYTES);
             }
         }
-    }
-}
-
-// The largest of this thread's scores in row r. Compared as integers, which have a three-way maximum, negative numbers
-// are in the opposite order, but below all others.
-template <int COUNT>
-__device__ __forceinline__ float largest_score(const float (&scores)[COUNT], int r) {
-    int bits = __float_as_int(scores[2 * r]);
-#pragma unroll
-    for (int i = 2 * r; i < COUNT; i += 4) {
-        bits = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), bits);
-    }
-    if (bits >= 0) return __int_as_float(bits);
-    float largest = -INF;
-#pragma unroll
-    for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
-    return largest;
-}
-
-// The online softmax of the two rows of a thread, with weights up to 2^8.
-struct Float8Softmax {
-    static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
-    float origin[2] = {-1e30f, -1e30f};  // exponent whose weight is 1; finite, so that hidden scores give 0 and not NaN
-    float sum[2] = {0, 0};               // sum of the weights of this thread's columns
-    float factor[2];                     // factor of the sums before the last block
-
-    // scores -> exp2(scale score - origin). The origin rises if a weight would exceed the largest.
-    template <int COUNT>
-    __device__ __forceinline__ void weigh(float (&scores)[COUNT], float scale) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            float largest = largest_score(scores, r);
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2)) * scale;
-            const bool kept = largest <= origin[r] + LARGEST;
-            const float next = kept ? origin[r] : largest - (LARGEST - SLACK);
-            factor[r] = kept ? 1.0f : exp2_approximate(origin[r] - next);
-            origin[r] = next;
-            float part = 0;
-#pragma unroll
-            for (int i = 2 * r; i < COUNT; i += 4) {
-                scores[i] = exp2_approximate(fmaf(scores[i], scale, -next));
-                scores[i + 1] = exp2_approximate(fmaf(scores[i + 1], scale, -next));
-                part += scores[i] + scores[i + 1];
-            }
-            sum[r] = sum[r] * factor[r] + part;
-        }
-    }
-
-    __device__ __forceinline__ bool has_grown() const {
-        return __any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1);
-    }
-
-    template <int COUNT>
-    __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
-    }
-};
-
-// Rounds the weights of neighbouring columns to pairs of float8 numbers.
-template <int COUNT>
-__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
-}
-
-// The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
-template <int COUNT>
-__device__ __forceinline__ void join_pairs(uint32_t (&weights)[COUNT], const uint16_t (&pairs)[2 * COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        weights[i] = joined(pairs[i / 2 * 4 + i % 2], pairs[i / 2 * 4 + i % 2 + 2]);
-    }
-}
-
-// scores = q k^T for 64 queries and the keys of a block.
-template <typename P, int COUNT>
-__device__ __forceinline__ void multiply_float8_keys(float (&scores)[COUNT], uint32_t q, uint32_t k) {
-    const uint64_t a = wgmma_descriptor(q, 0), b = wgmma_descriptor(k, 0);
-    wgmma<Float8, false, false, false>(scores, a, b);
-#pragma unroll
-    for (int i = 1; i < P::D / 32; ++i) {
-        wgmma<Float8, false, false>(scores, a + (i / 4 * (BOX_BYTES >> 4) + i % 4 * K_MAJOR_STEP),
-                                    b + (i / 4 * (P::BLOCK_N * ROW_BYTES >> 4) + i % 4 * K_MAJOR_STEP));
-    }
-}
-
-// acc (+)= weights v for 64 queries and the keys of a block; v is transposed.
-template <typename P, int COUNT, int WEIGHTS>
-__device__ __forceinline__ void multiply_float8_values(float (&acc)[COUNT], const uint32_t (&weights)[WEIGHTS],
-                                                       uint32_t v, int add) {
-    const uint64_t b = wgmma_descriptor(v, 0);
-#pragma unroll
-    for (int i = 0; i < WEIGHTS / 4; ++i) {
-        wgmma_float8(acc, weights + 4 * i, b + (i / 4 * (P::D * ROW_BYTES >> 4) + i % 4 * K_MAJOR_STEP),
-                     i > 0 ? 1 : add);
     }
 }
 
@@ -248,9 +127,10 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
     const float signed_scale = score_scale<Float8>(heads);
     const float scale = signed_scale == 0 ? 1.17549435e-38f : fabsf(signed_scale);  // 0 times a hidden score is NaN
     const Turns<P> turns{consumer};
-    PipelineState<P::STAGES> keys, values;
-    auto release = [&](int barriers, const PipelineState<P::STAGES>& at) {
-        if (thread == 0) mbarrier_arrive(shared + barriers + at.stage * MBARRIER_BYTES);
+    PipelineState<P::STAGES> keys;
+    PipelineState<P::V_STAGES> values;
+    auto release = [&](int barriers, int stage) {
+        if (thread == 0) mbarrier_arrive(shared + barriers + stage * MBARRIER_BYTES);
     };
     if (consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     for (int turn = 0;; ++turn) {
@@ -279,14 +159,14 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         };
         auto end_keys = [&] {
             warpgroup_fence_operand(scores);
-            release(P::K_EMPTY, keys);
+            release(P::K_EMPTY, keys.stage);
             keys.advance();
         };
         auto end_values = [&] {
             wgmma_wait_group<0>();
             warpgroup_fence_operand(acc);
             warpgroup_fence_operand(weights);
-            release(P::V_EMPTY, values);
+            release(P::V_EMPTY, values.stage);
             values.advance();
         };
         // Computes the scores of a block, and adds the previous block, whose weights are known.
@@ -358,6 +238,8 @@ __global__ void __launch_bounds__(P::THREADS, 1)
             mbarrier_init(shared + P::K_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
             mbarrier_init(shared + P::ROWS_FULL + i * MBARRIER_BYTES, 1);
             mbarrier_init(shared + P::ROWS_EMPTY + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
+        }
+        for (int i = 0; i < P::V_STAGES; ++i) {
             mbarrier_init(shared + P::V_FULL + i * MBARRIER_BYTES, TRANSPOSING_WARPS);
             mbarrier_init(shared + P::V_EMPTY + i * MBARRIER_BYTES, P::CONSUMERS);
         }

@@ -22,7 +22,7 @@ EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
     *("attention/float8.cu", "attention/wgmma.cu", "attention/wgmma.cuh"),
     *("attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
-    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh", "attention/float8.cuh"),
     "attention_grad/hopper.cuh",
     *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
     *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),

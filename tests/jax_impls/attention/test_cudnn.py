@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
+from jax._src.cudnn import fused_attention_stablehlo  # noqa: E402
 from jax._src.cudnn.fused_attention_stablehlo import MaskType, check_fp8_params  # noqa: E402
 
 from jax_impls.attention import cudnn  # noqa: E402
@@ -55,6 +57,20 @@ def test_factors_and_masks_give_the_definition(on_gpu: None, shape: tuple[int, .
     assert out.dtype == torch.bfloat16
     verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
     assert verdict.agrees, verdict.reason
+
+
+def test_it_is_one_call_of_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX's own function takes these arguments, and makes the program for a GPU."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91300)
+    monkeypatch.setattr(fused_attention_stablehlo, "is_cuda_compute_capability_equal", lambda _: False)
+    q, k, scale = jnp.zeros((2, 4, 256, 128), FLOAT8), jnp.zeros((2, 2, 256, 128), FLOAT8), jnp.float32(0.5)
+    function = jax.jit(partial(cudnn.attention.__wrapped__, causal=True))
+    program = function.trace(q, k, k, scale, scale, scale).lower(lowering_platforms=("cuda",)).as_text()
+    calls = [line for line in program.splitlines() if "custom_call" in line]
+    assert len(calls) == 1
+    assert "@__cudnn$fmhaSoftmaxF8" in calls[0]
+    assert "CAUSAL" in calls[0]
 
 
 def test_rows_say_that_the_output_is_rounded() -> None:
