@@ -55,8 +55,6 @@ os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
 # A cold cache is emptied before each sample. A virtual machine may report its host's, 30 times as large.
 os.environ.setdefault(CACHE_VARIABLE, str(16 << 20))
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core already
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +96,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):  # pytest-xdist will start a process for each core
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # a plugin imports numpy there before this file is read
     if config.getoption("quick"):
         config.pluginmanager.register(QuickTier())
 

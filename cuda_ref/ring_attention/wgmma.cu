@@ -12,6 +12,9 @@
 // acc lies in the order of the threads that hold it, 64 rows at a time, so that all of its accesses are whole lines.
 // Therefore a launch begins at a row that is a multiple of 64, and may leave out rows before `from`.
 //
+// Registers per thread at launch: 168 for D = 128, 128 for D = 64, as in attention/wgmma.cu; nothing is spilled. With
+// D = 256 the merge would spill, so that D is refused.
+//
 // A zigzag share needs a mask for this rank's own keys only, which are a causal attention of this rank alone: of the
 // keys of a rank before, all queries see the first half; all keys of a rank behind are seen by the second half of the
 // queries.

@@ -69,7 +69,7 @@ def test_products_are_wgmma_and_copies_tma(name: str, every: bool) -> None:
     for kernel, code in kernels.items():
         assert ("QGMMA.64x" if re.search("Float8|block_scaled", kernel) else "HGMMA.64x") in code, kernel
         assert re.search(r"UTMALDG\.[24]D|UBLKCP", code), kernel
-        has_functions = name.startswith(("attention", "block_scaled", "linear", "lstm", "ring_attention"))
+        has_functions = re.match("(ring_)?attention|(grouped_)?block_scaled|linear|lstm", name) is not None
         forbidden = r"\bHMMA|\bLDL|\bSTL" if has_functions else r"\bHMMA|\bFFMA|\bLDL|\bSTL"
         assert not re.search(forbidden, code), kernel
 

@@ -73,6 +73,7 @@ def test_all_lines_agree_on_three_ranks() -> None:
 
 
 @pytest.mark.two_gpus
+@pytest.mark.timeout(900)  # a first run builds the CUDA sources
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_gpus_and_are_timed(name: str) -> None:
     rows = rows_of(jobs_of(name, 2, "float32", "bfloat16", device="cuda"), "cuda", timed=True, telling=True)

@@ -66,6 +66,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],
         "grouped_matmul_persistent bfloat16 nn 32768x8x4096x14336",
         "grouped_matmul_persistent bfloat16 nt 512x128x2048x768 first",
+        "grouped_block_scaled_matmul float8_e4m3fn 32768x8x4096x14336 first",
+        "grouped_block_scaled_matmul_persistent float8_e4m3fn 32768x8x4096x14336 first",
         "grouped_matmul_grad bfloat16 nn 32768x8x4096x14336 first",
         "grouped_matmul_grad_persistent bfloat16 nn 32768x8x4096x14336 first",
     ],

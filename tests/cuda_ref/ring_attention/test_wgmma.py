@@ -66,12 +66,33 @@ def test_ranks_emulated(
     emulated: None, nan_outputs: None, monkeypatch: pytest.MonkeyPatch, size: tuple[int, ...], ranks: int, dtype: str,
     causal: bool,
 ) -> None:  # fmt: skip
+    check(size, ranks, dtype, causal, torch.device("cpu"), monkeypatch)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("D", [64, 128])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_on_one_gpu(
+    hopper: torch.device, nan_outputs: None, monkeypatch: pytest.MonkeyPatch, ranks: int, D: int, causal: bool
+) -> None:
+    """Every plan: many short tiles, a few long ones, a length that steps of 176 keys fit; and many rows of tiles."""
+    for size in ((1, 140, 140, 200), (2, 4, 2, 1111), (1, 8, 2, 352), (1, 66, 33, 2500)):
+        check((*size, D), ranks, "bfloat16", causal, hopper, monkeypatch)
+    check((2, 4, 2, 333, D), ranks, "float16", causal, hopper, monkeypatch)
+
+
+def check(
+    size: tuple[int, ...], ranks: int, dtype: str, causal: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result of each rank beside float64, twice on a GPU."""
     case = replace(OP.case(size, dtype, causal=causal), ranks=ranks)
-    shards = [OP.inputs_of_rank(case, 1, rank, torch.device("cpu")) for rank in range(ranks)]
+    shards = [OP.inputs_of_rank(case, 1, rank, device) for rank in range(ranks)]
     for rank in range(ranks):
         out = over(shards, rank, causal, monkeypatch)
         verdict = judge(out, OP.truth_of_rank(shards, rank, case), shape=OP.output_shape(case), dtype=dtype)
-        assert verdict.agrees, f"rank {rank}: {verdict.reason}"
+        assert verdict.agrees, f"{size} rank {rank}: {verdict.reason}"
+        assert device.type == "cpu" or torch.equal(out, over(shards, rank, causal, monkeypatch)), "other bits"
 
 
 def test_what_is_refused() -> None:
