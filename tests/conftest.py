@@ -90,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels; float16 too in those of compiled CUDA "
+        "every launch and configuration in the tests of compiled Triton kernels; every kernel in those of compiled CUDA "
         "kernels; all lines over ranks on telling cases",
     )
 

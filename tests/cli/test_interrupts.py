@@ -98,7 +98,7 @@ def measured(table: Path) -> dict[object, Row]:
     return {row.key: replace(row, error_vs_vendor=None) for row in read_rows(table)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 @pytest.mark.parametrize("seed", [1])
 def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path, tmp_path: Path) -> None:
     """Each seed interrupts a run 6 times. Then the run is resumed, and finished rows are not repeated.

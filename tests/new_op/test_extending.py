@@ -89,7 +89,7 @@ def test_an_operation_that_is_one_file_becomes_a_folder_for_its_variants(checkou
     assert found == {("vector_add", name, dtype): "ok" for name in ("numpy", "numpy/mine") for dtype in DTYPES}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_the_skeletons_of_operations_agree_and_pass_the_parity_tests(checkout: Path) -> None:
     """This takes under two minutes on two cores, mostly in XLA and in Triton's interpreter."""
     kinds = {"softmin": "rowwise", "scale": "elementwise"}

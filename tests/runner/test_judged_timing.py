@@ -31,7 +31,7 @@ def timed(operation: str, files: Sequence[Path], *implementations: str) -> dict[
     return {row.implementation.removeprefix("with/"): row for row in rows}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("operation", ["matmul", "vector_add"])
 def test_honest_twins_are_timed(operation: str) -> None:
     twins = [twin for twin in cheats.twins() if not twin.gpu and twin.operation == operation]
