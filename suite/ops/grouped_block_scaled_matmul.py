@@ -76,7 +76,7 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
             "normal": family.normal(),
             "sizes": family.sizes(*ragged),
             "divided": Family(
-                "rows divided among the experts in every way", family.NORMALS, shapes=((200, 5, 136, 33),),
+                "rows divided among the experts in every way", family.NORMALS, shapes=((200, 5, 144, 33),),
                 options={"sizes": ALL},
             ),
             UNUSED_NAN: Family(
