@@ -58,6 +58,8 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
         TellingCase("many_groups", (3, 2, 8_341, 2), first=False),
         TellingCase("many_blocks", (2, 2, 3, 8_341), first=False),
+        TellingCase("1024_groups", (2, 1, 131_072, 2), first=False),
+        TellingCase("1024_blocks", (2, 1, 2, 131_072), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/dense/dense/repeated0"),
     )
     large = (
