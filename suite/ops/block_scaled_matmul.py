@@ -87,8 +87,10 @@ def drawn_scales(shape: Shape, source: torch.Generator, powers: tuple[int, int] 
 
 
 def uneven_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Scales from 2^-18 to 7, with either sign."""
     a, b = (numbers.normals(shapes[i], case, source) for i in (0, 2))
-    return a, drawn_scales(shapes[1], source, (-18, 2)), b, drawn_scales(shapes[3], source, (-18, 2))
+    scale_a, scale_b = (numbers.with_signs(drawn_scales(shapes[i], source, (-18, 2)), source) for i in (1, 3))
+    return a, scale_a, b, scale_b
 
 
 def some_zero_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:

@@ -75,6 +75,7 @@ class GroupedMatmul(Operation):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("groups_of_tiles", (1024, 16, 40, 24), options={"sizes": "edges"}),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
+        TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/repeated0"),
     )
     # XLA multiplies the rows of other experts by 0: a NaN in the weights of one reaches all rows. Sizes are integers.

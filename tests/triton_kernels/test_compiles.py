@@ -146,11 +146,6 @@ def chosen(groups: Iterable[Sequence[str]], *, every: bool) -> list[str]:
     return [f"{launch.removesuffix(' first')} first" for launch in few]
 
 
-@pytest.fixture
-def every(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("all_cases"))
-
-
 def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:
     """The records of triton_compile.py for these launches: one process, since most of its time is the import of torch.
 
