@@ -56,6 +56,7 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
         TellingCase("groups_of_tiles", (1024, 16, 136, 24), options={"sizes": "edges"}),
         TellingCase("last_group", (40, 3, 129, 136)),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
+        TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("many_groups", (3, 2, 8_341, 2), first=False),
         TellingCase("many_blocks", (2, 2, 3, 8_341), first=False),
         TellingCase("1024_groups", (2, 1, 131_072, 2), first=False),
