@@ -95,6 +95,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     (".*quantize", r"(quantize|coded): np.nan_to_num.*float16", EXACT),
     ("rms_norm_quantize", r"rms_norm_quantize: max\(N, 1\) -> ", EMPTY),
     ("grouped_matmul(_grad)?", r"operand 2: axis 0: wrong if its size is 1$", CLAMPED),
+    ("grouped_block_scaled_matmul", r"operand 4: axis 0: wrong if its size is 1$", CLAMPED),
     ("top_k", r"result 1: NaN taken for 0", INTEGERS),
     ("quantize", r".*max\((dim|axis)=\(1, 3\)\).clip\(0\)", COPIES),
     ("cross_entropy", r"operand 0: axis 1: wrong if its size is 1$", ONE_COLUMN),
