@@ -56,8 +56,11 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
         TellingCase("groups_of_tiles", (1024, 16, 136, 24), options={"sizes": "edges"}),
         TellingCase("last_group", (40, 3, 129, 136)),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
+        TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("many_groups", (3, 2, 8_341, 2), first=False),
         TellingCase("many_blocks", (2, 2, 3, 8_341), first=False),
+        TellingCase("1024_groups", (2, 1, 131_072, 2), first=False),
+        TellingCase("1024_blocks", (2, 1, 2, 131_072), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/dense/dense/repeated0"),
     )
     large = (
@@ -76,7 +79,7 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
             "normal": family.normal(),
             "sizes": family.sizes(*ragged),
             "divided": Family(
-                "rows divided among the experts in every way", family.NORMALS, shapes=((200, 5, 136, 33),),
+                "rows divided among the experts in every way", family.NORMALS, shapes=((200, 5, 144, 33),),
                 options={"sizes": ALL},
             ),
             UNUSED_NAN: Family(

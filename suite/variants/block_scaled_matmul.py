@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -28,8 +29,6 @@ class Factors:
     scale_a: torch.Tensor
     b: torch.Tensor
     scale_b: torch.Tensor
-    of_rows: torch.Tensor
-    """The scales of all rows of a, with those of this part first."""
     of_blocks: torch.Tensor
     """The scales of b as given, (N / 128, K / 128)."""
     columns: torch.Tensor
@@ -53,11 +52,12 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if not 0 < len(a) * len(b) * k <= MAX_PRODUCTS:
         return
     columns = torch.arange(part[1].start, part[1].stop, device=b.device)
-    rows = given_a.roll(-part[0].start, 0)
-    right = Factors(a, given_a[part[0]], b, given_b[columns // GROUP], rows, given_b, columns)
+    right = Factors(a, given_a[part[0]], b, given_b[columns // GROUP], given_b, columns)
     step, count = grain(codes_a) * grain(codes_b), case["M"] * case["N"]
-    for mistake, change in _mistakes(k).items():
+    for mistake, change in mistakes(k).items():
         yield Variant(mistake, *change(right).value(step, count))
+    next_rows = replace(right, scale_a=given_a.roll(-1, 0)[part[0]])
+    yield Variant("a row of a had the scales of the next one", *next_rows.value(step, count))
     other_a, other_b = (x.view(torch.float8_e5m2).double() for x in (codes_a, codes_b))
     yield Variant("e4m3 was read as e5m2", *replace(right, a=other_a[part[0]], b=other_b[part[1]]).value(0.0, count))
     if case["M"] == case["N"]:
@@ -68,8 +68,8 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
         left = f"the last {k - kept} of K were left out" if k - kept > 1 else "the last of K was left out"
         fewer = replace(right, a=right.a[:, :kept], b=right.b[:, :kept])
         yield Variant(left, *fewer.value(step, count))
-    for mistake, coarse in _coarse(right):
-        yield Variant(mistake, coarse, bound)
+    for mistake, coarse in COARSE.items():
+        yield Variant(mistake, coarse(right), bound)
     yield Variant("the result was rounded to float16", rounded(value, "float16"), bound)
 
 
@@ -77,19 +77,19 @@ def _places(rows: slice, a: torch.Tensor) -> torch.Tensor:
     return torch.arange(rows.start, rows.stop, device=a.device)
 
 
-def _mistakes(k: int) -> dict[str, Mistake]:
-    """The mistakes by name. A diagnosis puts `as if` before the name."""
+def mistakes(k: int, a: str = "a", b: str = "b") -> dict[str, Mistake]:
+    """The mistakes by name, with the names of both matrices. A diagnosis puts `as if` before the name."""
     found: dict[str, Mistake] = {
-        "the scales of a were left out": lambda x: replace(x, scale_a=torch.ones_like(x.scale_a)),
-        "the scales of b were left out": lambda x: replace(x, scale_b=torch.ones_like(x.scale_b)),
+        f"the scales of {a} were left out": lambda x: replace(x, scale_a=torch.ones_like(x.scale_a)),
+        f"the scales of {b} were left out": lambda x: replace(x, scale_b=torch.ones_like(x.scale_b)),
         "it was divided by the scales": lambda x: replace(x, scale_a=1.0 / x.scale_a, scale_b=1.0 / x.scale_b),
         "all groups had the scales of the first group": lambda x: replace(
             x, scale_a=x.scale_a[:, :1].expand_as(x.scale_a), scale_b=x.scale_b[:, :1].expand_as(x.scale_b)
         ),
-        "all groups of a had the scale of the first group": lambda x: replace(
+        f"all groups of {a} had the scale of the first group": lambda x: replace(
             x, scale_a=x.scale_a[:, :1].expand_as(x.scale_a)
         ),
-        "all groups of b had the scale of the first group": lambda x: replace(
+        f"all groups of {b} had the scale of the first group": lambda x: replace(
             x, scale_b=x.scale_b[:, :1].expand_as(x.scale_b)
         ),
         "a group had the scales of the next one": lambda x: replace(
@@ -98,11 +98,10 @@ def _mistakes(k: int) -> dict[str, Mistake]:
         "the scales of the groups were in the opposite order": lambda x: replace(
             x, scale_a=x.scale_a.flip(1), scale_b=x.scale_b.flip(1)
         ),
-        "a row of a had the scales of the next one": lambda x: replace(x, scale_a=x.of_rows.roll(-1, 0)[: len(x.a)]),
-        "the rows of b had the scales of the first 128": lambda x: x.with_blocks(
+        f"the rows of {b} had the scales of the first 128": lambda x: x.with_blocks(
             x.of_blocks[:1].expand_as(x.of_blocks)
         ),
-        "the rows of b had the scales of the next 128": lambda x: x.with_blocks(x.of_blocks.roll(-1, 0)),
+        f"the rows of {b} had the scales of the next 128": lambda x: x.with_blocks(x.of_blocks.roll(-1, 0)),
         "the scales were rounded up to powers of two": lambda x: replace(
             x, scale_a=x.scale_a.log2().ceil().exp2(), scale_b=x.scale_b.log2().ceil().exp2()
         ),
@@ -122,19 +121,27 @@ def _regrouped(x: Factors, size: int) -> Factors:
     return replace(x, a=x.a * x.scale_a[:, at], b=x.b * x.scale_b[:, at], scale_a=ones_a, scale_b=ones_b)
 
 
-def _coarse(x: Factors) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the results of factors that are rounded after scaling, and of sums that are rounded after each group."""
+def _with_rounded_factors(x: Factors, kind: str) -> torch.Tensor:
     at = torch.arange(x.a.shape[1], device=x.a.device) // GROUP
-    for kind in ("bfloat16", "float16", "tf32"):
-        left, right = rounded(x.a * x.scale_a[:, at], kind), rounded(x.b * x.scale_b[:, at], kind)
-        yield f"codes times scales were rounded to {kind}", left @ right.mT
-    sums: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "the sum was rounded to bfloat16 after each group": lambda acc: rounded(acc, "bfloat16"),
-        "the sum was rounded to float16 after each group": lambda acc: rounded(acc, "float16"),
-    }
-    for mistake, coarse in sums.items():
-        acc = torch.zeros(len(x.a), len(x.b), dtype=torch.float64, device=x.a.device)
-        for number, span in groups(x.a.shape[1]):
-            scale = x.scale_a[:, number, None] * x.scale_b[:, number]
-            acc = coarse(acc + x.a[:, span] @ x.b[:, span].mT * scale)
-        yield mistake, acc
+    return rounded(x.a * x.scale_a[:, at], kind) @ rounded(x.b * x.scale_b[:, at], kind).mT
+
+
+def _with_rounded_sums(x: Factors, kind: str) -> torch.Tensor:
+    acc = torch.zeros(len(x.a), len(x.b), dtype=torch.float64, device=x.a.device)
+    for number, span in groups(x.a.shape[1]):
+        scale = x.scale_a[:, number, None] * x.scale_b[:, number]
+        acc = rounded(acc + x.a[:, span] @ x.b[:, span].mT * scale, kind)
+    return acc
+
+
+COARSE: dict[str, Callable[[Factors], torch.Tensor]] = {
+    **{
+        f"codes times scales were rounded to {kind}": partial(_with_rounded_factors, kind=kind)
+        for kind in ("bfloat16", "float16", "tf32")
+    },
+    **{
+        f"the sum was rounded to {kind} after each group": partial(_with_rounded_sums, kind=kind)
+        for kind in ("bfloat16", "float16")
+    },
+}
+"""Results of factors that are rounded after scaling, and of sums that are rounded after each group, by the mistake."""

@@ -64,20 +64,13 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 def _mistakes(right: Groups, sizes: torch.Tensor, inputs: Inputs, columns: slice) -> Iterator[tuple[str, Groups]]:
     """Yield the mistakes by name. A diagnosis puts `as if` before the name."""
-    for mistake, expert in _other_experts(right.expert, right.row, sizes):
+    for mistake, expert in other_experts(right.expert, right.row, sizes):
         yield mistake, replace(right, expert=expert)
-    t, ends = len(right.row), sizes.cumsum(0)
+    t = len(right.row)
     yield "each row of x was the one after it", replace(right, row=(right.row + 1).clamp(max=t - 1))
     yield "each row of x was the one before it", replace(right, row=(right.row - 1).clamp(min=0))
-    index = right.row - (ends - sizes)[right.expert]  # of a row among those of its expert
-    own = sizes[right.expert]
-    yield "the last row of each expert was left out", replace(right, kept=index < own - 1)
-    yield "the first row of each expert was left out", replace(right, kept=index > 0)
-    for size in TILES:
-        yield (
-            f"the rows after an expert's last tile of {size} were left out",
-            replace(right, kept=index < own // size * size),
-        )
+    for mistake, kept_rows in missing_rows(right.expert, right.row, sizes):
+        yield mistake, replace(right, kept=kept_rows)
     k = right.x.shape[1]
     for kept in shortened_lengths(k):
         shorter = replace(right, x=right.x[:, :kept], weight=right.weight[:, :kept])
@@ -86,7 +79,21 @@ def _mistakes(right: Groups, sizes: torch.Tensor, inputs: Inputs, columns: slice
         yield "the weights were read transposed", replace(right, weight=inputs[1].mT[:, :, columns])
 
 
-def _other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+def rows_within(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    """Return the index of each row among those of its expert."""
+    return row - (sizes.cumsum(0) - sizes)[expert]
+
+
+def missing_rows(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield each mistake, and whether each row is computed."""
+    index, own = rows_within(expert, row, sizes), sizes[expert]
+    yield "the last row of each expert was left out", index < own - 1
+    yield "the first row of each expert was left out", index > 0
+    for size in TILES:
+        yield f"the rows after an expert's last tile of {size} were left out", index < own // size * size
+
+
+def other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield each mistake, and the expert by whose weights each row is multiplied."""
     t, count = len(row), len(sizes)
     yield "each row had the weights of the next expert", (expert + 1) % count
