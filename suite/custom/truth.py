@@ -22,7 +22,7 @@ from suite.custom.attention import FusedAttention
 from suite.custom.doubles import SCALE, in_float32
 from suite.custom.perturbed import WIDE, InFloat64, Known, Perturbed, unrounded
 from suite.custom.program import Program, default_dtype, make_on_meta_or
-from suite.custom.results import exact_array, forms_of, pieces, tensors_of, whole_results
+from suite.custom.results import by_modulus, exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import DOUBLE, MAX_FINITE, is_integer
 from suite.numerics.weak_bound import WeakBound, weak_bound
@@ -46,24 +46,32 @@ NOISE_SEED = 2**31 - 1
 Tensors = tuple[torch.Tensor, ...]
 
 
-def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
-    """The results of the reference for `inputs` in one array, in float64 or int64."""
+def exact(program: Program, case: Case, inputs: Tensors, calls: int = 1) -> torch.Tensor:
+    """The results of the reference for `inputs` in one array, in float64 or int64: those of the last of some calls."""
     function = program.function(case, torch.float64, inputs[0].device)
-    wide = [each.to(WIDE.get(each.dtype, each.dtype), copy=True) for each in inputs]
     with _plain_operations(torch.float64), InFloat64():
-        result = function(*wide)
+        for _ in range(calls):
+            result = function(*(each.to(WIDE.get(each.dtype, each.dtype), copy=True) for each in inputs))
     return exact_array(tensors_of(result, program.source.name)).to(inputs[0].device)
 
 
 def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> None:
     """Raise `SuiteError` for a reference whose results differ from call to call."""
-    again = exact(program, case, inputs)
+    if not _differs(exact(program, case, inputs, calls=2), value):
+        return
+    cause = (
+        "does it draw random numbers, as dropout does in training?"
+        if _differs(exact(program, case, inputs), value)
+        else "does it keep a state, such as a number of calls?"
+    )
+    raise SuiteError(
+        f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: {cause}"
+    )
+
+
+def _differs(again: torch.Tensor, value: torch.Tensor) -> bool:
     difference, size = ((each).abs().double().nan_to_num(0.0, 0.0, 0.0) for each in (again - value, value))
-    if difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(size.max()):
-        raise SuiteError(
-            f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: "
-            "does it draw random numbers, as dropout does in training?"
-        )
+    return bool(difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(size.max()))
 
 
 def allowed(
@@ -77,11 +85,17 @@ def allowed(
     bound = _spread(program, case, inputs, value, in_float32 if program.kernels_use_float32 else lambda f: f)
     has_float64 = any(judged_dtype(each.dtype) == "float64" for each in forms) and program.framework == "torch"
     doubled = _spread(program, case, inputs, value, in_float32).mul_(SCALE) if has_float64 else bound
+    for errors in (bound, doubled):
+        by_modulus(errors, forms)
     for index, dtype in pieces(forms, tuple(value.shape)):
         if not is_integer(dtype):
             error = bound if dtype != "float64" else bound.maximum(doubled)
             bound[index] = limit(error[index], value[index].double(), dtype)
-    return bound if program.framework == "numpy" else bound.maximum(_own_error(program, case, inputs, value) * MARGIN)
+    return (
+        bound
+        if program.framework == "numpy"
+        else bound.maximum(by_modulus(_own_error(program, case, inputs, value), forms) * MARGIN)
+    )
 
 
 def _spread(
