@@ -20,6 +20,7 @@ def program(source: Path, count: bool = False) -> Path:
         raise BuildError(f"{source}: only GCC can build a program that counts; set CXX=g++")
     target = compiler.COUNTED if count else compiler.CHECKED if compiler.can_check() else compiler.HOST
     flags = [*compiler.host_flags(target), "-include", "cuda_runtime.h"]  # nvcc includes it without being told
+    flags += ["-DCUDA_HOST_PROGRAM"] if target != compiler.HOST else []
     try:
         text = rewrite.to_host(rewrite.expand(source, [HERE / "common"]), target != compiler.HOST, count)
     except ValueError as error:

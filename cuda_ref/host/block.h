@@ -6,6 +6,9 @@
 
 namespace cuda_host {
 
+// Marks of shared memory that nobody has written, and of a lane without part in a shuffle: NaN in 16, 32 and 64 bits.
+constexpr uint32_t UNWRITTEN = 0xfff5fff5u, ABSENT = 0xfff3fff3u;
+
 enum Wait : unsigned char { RUNS, BARRIER, WARP_OPERATION, PAUSE, LEFT };
 
 struct Thread {
@@ -16,6 +19,7 @@ struct Thread {
     int fiber;  // the fiber whose stack it uses
     // Arguments and result of the thread in a warp operation.
     unsigned mask, operation, source;
+    int line_of_operation;
     uint64_t given, received;
 };
 
@@ -39,6 +43,7 @@ struct Block {
     Context fibers[MAX_THREADS];  // idle fibers wait in fiber_main for a thread to start
     int idle[MAX_THREADS], idle_count, fiber_count;
     int fiber;  // the running fiber
+    uint32_t switches;  // from thread to thread
     Context launcher;
 
     void (*body)(const void*);
@@ -161,6 +166,7 @@ CUDA_HOST_UNCOUNTED static void wait(Wait why, int line) {
         run_another(thread.context, why == PAUSE);
     thread.wait = RUNS;
     block.running = self;
+    block.switches++;
     threadIdx = thread.index;
 }
 

@@ -8,29 +8,16 @@
 
 #include <link.h>
 
-#include "races.h"
+#include "unwritten.h"
 
 namespace cuda_host {
 
-constexpr int MAX_REGIONS = 4096, MAX_SHARED = 64;
 constexpr uintptr_t GAP = 128;  // unused bytes before and after each variable, as build/rewrite.py declares it
 constexpr uint64_t NEAR = 1 << 20;  // an address this close to a region was meant to be in it
 
-static Memory regions[MAX_REGIONS];
-static bool too_many_regions = false;  // bounds of global memory are not checked then
-static int region_count = 0, operand_count = 0, last_region = 0;  // the operands come first
-
-static Memory shared[MAX_SHARED], noted[MAX_SHARED];  // noted: variables of constant and global memory
-static int shared_count = 0, noted_count = 0;
-struct Noted {
-    template <typename T>
-    CUDA_HOST_UNCHECKED Noted(T& variable, const char* name, bool constant) {
-        if (noted_count == MAX_SHARED) return;
-        Memory& m = noted[noted_count++];
-        m = {reinterpret_cast<uintptr_t>(&variable), sizeof variable, "", !constant, false};
-        snprintf(m.name, sizeof m.name, "%s", name);
-    }
-};
+static Memory shared[MAX_SHARED];
+static int shared_count = 0;
+static const void* last_place = nullptr;
 
 // An index out of the bounds of an array. The next access shows whether it is one of a variable that is checked as a
 // whole, since a row of it may be left on purpose.
@@ -80,6 +67,12 @@ static BadIndex bad_index;
 CUDA_HOST_UNCHECKED static void settle() {
     if (bad_index.file) fail_index();
     settle_race();
+    settle_store();
+}
+
+CUDA_HOST_UNCHECKED static void end_block() {
+    settle();
+    check_marks();
 }
 
 static uint32_t left_epoch[MAX_THREADS];  // `epoch` when a thread returned
@@ -143,10 +136,28 @@ CUDA_HOST_UNCHECKED static int find_library(dl_phdr_info* info, size_t, void* in
     return 1;
 }
 
+CUDA_HOST_UNCHECKED static bool in_library(uintptr_t at) {
+    if (library_end == 0) dl_iterate_phdr(find_library, &library_begin);
+    return at >= library_begin && at < library_end;
+}
+
+// Refuses a variable of the host, or the host's name of one of the device, as an argument of a launch.
+CUDA_HOST_UNCHECKED static bool is_argument(int number, const volatile void* pointer) {
+    if (!in_library(reinterpret_cast<uintptr_t>(pointer))) return true;
+    const Memory* const m = region_of(const_cast<const void*>(pointer));
+    if (m && m->origin != SYMBOL) return true;
+    failed = cudaErrorIllegalAddress;
+    set_error(failed, "argument %d of a launch is %s%s", number, m ? "the host's name of the variable " : "a variable of the host",
+              m ? m->name : "");
+    return false;
+}
+
 CUDA_HOST_UNCHECKED static void note_global(Memory& m, uintptr_t at, size_t bytes, bool write, bool is_volatile,
                                             const void* place) {
     count_access(false, at, bytes, write, place);
     if (is_volatile) block.acquired = true;
+    if (m.written) note_written(m, at - m.begin, bytes, write, place);
+    if (write) note_store(m, at, bytes, place);
     note_shared(m, at, bytes, write, in_atomic || is_volatile, place);
 }
 
@@ -160,11 +171,13 @@ CUDA_HOST_UNCHECKED static bool is_word_around(const Memory& m, uintptr_t at, si
 // is_volatile: another thread may change the value, so an access to global memory is no race with an atomic operation.
 CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool write, const void* place,
                                              bool is_volatile = false) {
-    if (!in_kernel() || bytes == 0 || block.failed) return;
+    if (bytes == 0 || block.failed) return;
+    if (!in_kernel()) return check_host(at, bytes, write, place);
+    last_place = place;
     if (bad_index.file) judge_index(at, place);
     settle_race();
-    if (library_end == 0) dl_iterate_phdr(find_library, &library_begin);
-    if (at >= library_begin && at < library_end) {
+    settle_store();
+    if (in_library(at)) {
         const uintptr_t dynamic = reinterpret_cast<uintptr_t>(dynamic_memory);
         for (int i = 0; i < shared_count; i++) {
             Memory& v = shared[i];
@@ -174,6 +187,7 @@ CUDA_HOST_UNCHECKED static void check_access(uintptr_t at, size_t bytes, bool wr
                 fail(cudaErrorIllegalAddress, "%s%s byte %ld of %s, which has %zu bytes", at_line(place),
                      write ? "writes" : "reads", long(at - v.begin), v.name, v.bytes);
             count_access(true, at, bytes, write, place);
+            if (!write) note_read(v, at, bytes, has_written(v, at), place);
             return note_shared(v, at, bytes, write, in_atomic, place);
         }
         if (at >= dynamic && at < dynamic + sizeof dynamic_memory)
@@ -209,53 +223,25 @@ CUDA_HOST_UNCHECKED static void check_copy(void* to, const void* from, size_t by
     check_access(reinterpret_cast<uintptr_t>(to), bytes, true, place);
 }
 
-CUDA_HOST_UNCHECKED static void allow(const void* begin, size_t bytes, const char* name) {
-    if (begin == nullptr) return;
-    int at = region_count;
-    for (int i = operand_count; i < region_count; i++)
-        if (regions[i].begin == reinterpret_cast<uintptr_t>(begin) || (at == region_count && regions[i].freed)) at = i;
-    if (at == MAX_REGIONS) {
-        too_many_regions = true;
-        return;
-    }
-    unshade(regions[at]);
-    regions[at] = {reinterpret_cast<uintptr_t>(begin), bytes, "", true, false};
-    snprintf(regions[at].name, sizeof regions[at].name, "%s", name);
-    if (at == region_count) region_count++;
-}
-
-CUDA_HOST_UNCHECKED static bool is_allowed(const void* begin, size_t bytes) {
-    const uintptr_t at = reinterpret_cast<uintptr_t>(begin);
-    for (int i = 0; i < region_count; i++) {
-        const Memory& r = regions[i];
-        if (!r.freed && at >= r.begin && at + bytes <= r.begin + r.bytes) return true;
-    }
-    for (int i = 0; i < noted_count; i++)
-        if (at >= noted[i].begin && at + bytes <= noted[i].begin + noted[i].bytes) return true;
-    return bytes == 0 || too_many_regions;
-}
-
 // Names the parameters of a launch, whose memory a kernel reads as it begins.
 CUDA_HOST_UNCHECKED static int allow_parameter(const void* begin, size_t bytes) {
     if (region_count == MAX_REGIONS) return region_count;
-    unshade(regions[region_count]);
+    forget_values(regions[region_count]);
     regions[region_count] = {reinterpret_cast<uintptr_t>(begin), bytes, "", true, false};
     return region_count++;
 }
 CUDA_HOST_UNCHECKED static void forget_parameters(int count) {
     region_count = count;
     in_atomic = false;  // also after a launch that has failed
-    pending.bytes = 0;
+    pending.bytes = latest.bytes = marked.bytes = 0;
     bad_index.file = nullptr;
 }
 
-CUDA_HOST_UNCHECKED static void forget(const void* begin) {
-    for (int i = operand_count; i < region_count; i++)
-        if (regions[i].begin == reinterpret_cast<uintptr_t>(begin)) regions[i].freed = true, unshade(regions[i]);
+// Fills shared memory with marks, which is no access of a thread.
+CUDA_HOST_UNCHECKED static void fill_shared(void* begin, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        static_cast<unsigned char*>(begin)[i] = reinterpret_cast<const unsigned char*>(&UNWRITTEN)[i % 4];
 }
-
-// Fills shared memory with NaN, which is no access of a thread.
-CUDA_HOST_UNCHECKED static void fill_shared(void* begin, size_t bytes) { memset(begin, 0xff, bytes); }
 
 // Notes a variable of shared memory. Called by the first thread of each block that reaches its declaration.
 CUDA_HOST_UNCHECKED static void note_variable(void* begin, size_t bytes, const char* name) {

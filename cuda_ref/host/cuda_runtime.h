@@ -8,6 +8,7 @@
 // Differences from a GPU:
 //   - Accesses out of bounds are detected only in checked builds (checked.h).
 //   - Blocks that wait for each other hang. So does a thread that spins on another thread's write without __nanosleep.
+//     program.h ends both.
 //   - Memory is consistent without fences, since nothing runs in parallel.
 //   - Approximate intrinsics are exact.
 //   - Launch bounds and registers have no limits.
@@ -27,9 +28,11 @@
 
 #include "vector_types.h"
 
+#include "quiet.h"
+
 #include "runtime_api.h"
 
-#include "quiet.h"
+#include "memory_api.h"
 
 #include "fiber.h"
 
@@ -41,6 +44,10 @@
 #include "checked.h"
 #else
 #include "unchecked.h"
+#endif
+
+#ifdef CUDA_HOST_PROGRAM
+#include "program.h"
 #endif
 
 #include "barrier.h"

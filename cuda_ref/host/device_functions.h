@@ -21,17 +21,17 @@ static inline To bits_as(From from) {
 }  // namespace cuda_host
 
 // Threads do not run in parallel, so plain reads and writes are atomic.
-#define CUDA_HOST_ATOMIC(name, expression)                                   \
+#define CUDA_HOST_ATOMIC(name, expression, ...)                              \
     template <typename T>                                                     \
     static inline T name(T* address, cuda_host::Exactly<T> value) {           \
-        const cuda_host::Atomic atomic;                                       \
+        const cuda_host::Atomic atomic{__VA_ARGS__};                          \
         const T old = *address;                                               \
         *address = expression;                                                \
         return old;                                                           \
     }
 CUDA_HOST_ATOMIC(atomicAdd, old + value)
 CUDA_HOST_ATOMIC(atomicSub, old - value)
-CUDA_HOST_ATOMIC(atomicExch, value)
+CUDA_HOST_ATOMIC(atomicExch, value, true)
 CUDA_HOST_ATOMIC(atomicMax, old < value ? value : old)
 CUDA_HOST_ATOMIC(atomicMin, value < old ? value : old)
 CUDA_HOST_ATOMIC(atomicAnd, old & value)

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <type_traits>
+
 namespace cuda_host {
 
 static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
@@ -25,7 +27,7 @@ static void begin_block() {
 }
 
 static bool next_block() {
-    settle();
+    end_block();
     if (--block.blocks_left == 0) return false;
     block.direction = -block.direction;
     if (++block.grid_index.x == gridDim.x) {
@@ -71,11 +73,18 @@ static void fiber_main() {
 
 static cudaError_t check(dim3 grid, dim3 threads, size_t bytes, const void* kernel) {
     const auto within = [](unsigned x, unsigned most) { return 1 <= x && x <= most; };
-    const bool possible = within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
-                          within(threads.x, MAX_THREADS) && within(threads.y, MAX_THREADS) && within(threads.z, 64) &&
-                          threads.x * threads.y * threads.z <= MAX_THREADS;
-    if (!possible) return cudaErrorInvalidValue;  // as in CUDA 13
-    return bytes <= shared_limit(kernel) ? cudaSuccess : cudaErrorInvalidValue;
+    const auto refused = [](auto... said) { return set_error(cudaErrorInvalidValue, said...); };  // as in CUDA 13
+    if (!within(grid.x, 0x7fffffff) || !within(grid.y, 65535) || !within(grid.z, 65535))
+        return refused("invalid argument: a grid of (%u, %u, %u) blocks; each must be at least 1, y and z at most 65535", grid.x,
+                       grid.y, grid.z);
+    if (!within(threads.x, MAX_THREADS) || !within(threads.y, MAX_THREADS) || !within(threads.z, 64) ||
+        threads.x * threads.y * threads.z > MAX_THREADS)
+        return refused("invalid argument: a block of (%u, %u, %u) threads; it must have 1 to 1024, in z at most 64", threads.x,
+                       threads.y, threads.z);
+    if (bytes > shared_limit(kernel))
+        return refused("invalid argument: %zu bytes of dynamic shared memory; the kernel may use %zu, and up to %zu by "
+                       "cudaFuncSetAttribute", bytes, shared_limit(kernel), SHARED_OPTIN);
+    return cudaSuccess;
 }
 
 static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, size_t bytes, void (*body)(const void*),
@@ -100,6 +109,9 @@ static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, s
     block.launch_epoch = block.epoch + 1;
     block.fenced = false;
     begin_kernel(name);
+#ifdef CUDA_HOST_PROGRAM
+    begin_watch();
+#endif
     begin_block();
     if (have_idle())
         run_another(block.launcher, true);
@@ -108,6 +120,12 @@ static void run(const void* kernel, const char* name, dim3 grid, dim3 threads, s
     block.running = -1;
     if (block.failed) block.idle_count = block.fiber_count = 0;  // unfinished threads stay on their stacks
     pthread_mutex_unlock(&launching);
+}
+
+template <typename T>
+static bool is_argument_of(int number, T value) {
+    if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) return is_argument(number, value);
+    return true;
 }
 
 template <typename Kernel>
@@ -123,7 +141,8 @@ struct Launch {
 
     template <typename... Arguments>
     void operator()(Arguments... arguments) const {
-        if (set_error(check(grid, threads, bytes, address)) != cudaSuccess) return;
+        int number = 0;
+        if (check(grid, threads, bytes, address) != cudaSuccess || !(is_argument_of(++number, arguments) && ...)) return;
         const auto thread = [&] { kernel(arguments...); };
         using Body = decltype(thread);
         const int regions = allow_parameter(&thread, sizeof thread);

@@ -28,15 +28,19 @@ struct Memory {
     bool global, freed;
     uint32_t granule;  // bytes
     Shadow* shadow;
+    Origin origin;
+    unsigned char* written;  // a bit for each byte of the device's memory; null for other memory
 };
 
-static bool in_atomic = false, atomic_counted = false;
+static bool in_atomic = false, atomic_counted = false, replaces = false;  // replaces: it does not use the old value
 struct Atomic {
     const Quiet quiet;
-    CUDA_HOST_UNCOUNTED Atomic() { in_atomic = block.acquired = true, atomic_counted = false; }
+    CUDA_HOST_UNCOUNTED Atomic(bool replacing = false) {
+        in_atomic = block.acquired = true, atomic_counted = false, replaces = replacing;
+    }
     CUDA_HOST_UNCOUNTED ~Atomic() {
         asm volatile("" ::: "memory");  // later reads read again
-        in_atomic = false;
+        in_atomic = replaces = false;
     }
 };
 
@@ -88,6 +92,13 @@ CUDA_HOST_UNCHECKED static bool unordered(const Access& earlier, bool global, bo
     if (earlier.epoch < block.block_epoch) return global && !(block.fenced && block.acquired);
     if (earlier.epoch != block.epoch || earlier.thread == self) return false;
     return earlier.thread / WARP != self / WARP || earlier.warp_epoch == block.warp_epoch[self / WARP];
+}
+
+// True if a thread of the running block has written the word at this address.
+CUDA_HOST_UNCHECKED static bool has_written(const Memory& m, uintptr_t at) {
+    if (m.shadow == nullptr) return false;
+    const Access& write = m.shadow[(at - m.begin) / m.granule].write;
+    return write.made && write.epoch >= block.block_epoch;
 }
 
 // Gives memory a shadow with a granule that divides all accesses. Most are of words.

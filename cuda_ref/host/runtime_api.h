@@ -1,4 +1,4 @@
-// The part of the runtime API that launchers call: errors, attributes, occupancy, memory (all of it host memory).
+// The part of the runtime API that launchers call: errors, attributes, occupancy, streams. memory_api.h has memory.
 //
 // The emulated device has the limits of compute capability 9.0, but only four multiprocessors, so that a persistent
 // kernel loops more than once even in a small test.
@@ -54,13 +54,6 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
     cudaDevAttrMaxBlocksPerMultiprocessor = 106,
 };
-enum cudaMemcpyKind {
-    cudaMemcpyHostToHost,
-    cudaMemcpyHostToDevice,
-    cudaMemcpyDeviceToHost,
-    cudaMemcpyDeviceToDevice,
-    cudaMemcpyDefault,
-};
 
 namespace cuda_host {
 
@@ -70,13 +63,9 @@ constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MUL
 static cudaError_t last_error = cudaSuccess;
 static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
+static char untold[512];  // description of the first failure that nobody has asked for; empty if there is none
 static bool has_declined = false;
 static cudaError_t failed = cudaSuccess;  // the error of a kernel, until cudaGetLastError returns it
-
-// In checked.h: memory that kernels may use.
-static void allow(const void* begin, size_t bytes, const char* name);
-static void forget(const void* begin);
-static bool is_allowed(const void* begin, size_t bytes);
 
 static inline cudaError_t set_error(cudaError_t error) {
     if (error != cudaSuccess) {
@@ -89,6 +78,7 @@ static inline cudaError_t set_error(cudaError_t error) {
 template <typename... Arguments>
 static cudaError_t set_error(cudaError_t error, const char* format, Arguments... arguments) {
     snprintf(detail, sizeof detail, format, arguments...);
+    if (untold[0] == 0) memcpy(untold, detail, sizeof untold);
     last_error = detail_of = error;
     return error;
 }
@@ -145,6 +135,7 @@ extern "C" inline __attribute__((used)) const char* cudaGetErrorName(cudaError_t
 
 extern "C" inline __attribute__((used)) const char* cudaGetErrorString(cudaError_t error) {
     if (error == cudaErrorNotSupported) cuda_host::has_declined = false;  // told; the next call begins anew
+    if (error != cudaSuccess) cuda_host::untold[0] = 0;
     if (error != cudaSuccess && error == cuda_host::detail_of) return cuda_host::detail;
     switch (static_cast<int>(error)) {
 #define CUDA_HOST_CASE(name, code, text) \
@@ -160,6 +151,7 @@ static inline cudaError_t cudaPeekAtLastError() {
 }
 static inline cudaError_t cudaGetLastError() {
     const cudaError_t error = cudaPeekAtLastError();
+    cuda_host::untold[0] = 0;
     cuda_host::last_error = cuda_host::failed = cudaSuccess;
     return error;
 }
@@ -168,7 +160,9 @@ template <typename K>
 static cudaError_t cudaFuncSetAttribute(K* function, cudaFuncAttribute attribute, int value) {
     using namespace cuda_host;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || size_t(value) > SHARED_OPTIN) return set_error(cudaErrorInvalidValue);
+    if (value < 0 || size_t(value) > SHARED_OPTIN)
+        return set_error(cudaErrorInvalidValue, "invalid argument: %d bytes of dynamic shared memory; a block has at most %zu",
+                         value, SHARED_OPTIN);
     const void* kernel = address(function);
     int i = 0;
     while (i < shared_limit_count && shared_limits[i].kernel != kernel) i++;
@@ -248,72 +242,6 @@ static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*
     *blocks = by_threads < by_shared ? by_threads : by_shared;
     if (*blocks > 32) *blocks = 32;
     return cudaSuccess;
-}
-
-template <typename T>
-static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes, size_t offset = 0,
-                                           cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
-    return memcpy(reinterpret_cast<char*>(&to) + offset, from, bytes), cudaSuccess;
-}
-
-template <typename T>
-static cudaError_t cudaMemcpyToSymbol(T& to, const void* from, size_t bytes, size_t offset = 0,
-                                      cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-    if (offset + bytes > sizeof to) return cuda_host::set_error(cudaErrorInvalidValue);
-    return cudaMemcpyToSymbolAsync(to, from, bytes, offset, kind);
-}
-template <typename T>
-static cudaError_t cudaMemcpyFromSymbol(void* to, const T& from, size_t bytes, size_t offset = 0,
-                                        cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    if (offset + bytes > sizeof from) return cuda_host::set_error(cudaErrorInvalidValue);
-    return memcpy(to, reinterpret_cast<const char*>(&from) + offset, bytes), cudaSuccess;
-}
-template <typename T>
-static cudaError_t cudaGetSymbolAddress(void** pointer, const T& symbol) {
-    return *pointer = const_cast<void*>(static_cast<const volatile void*>(&symbol)), cudaSuccess;
-}
-
-static inline cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-    *pointer = aligned_alloc(256, (bytes + 255) / 256 * 256);  // aligned as on a device
-    cuda_host::allow(*pointer, bytes, "an allocation");
-    return *pointer != nullptr || bytes == 0 ? cudaSuccess : cuda_host::set_error(cudaErrorMemoryAllocation);
-}
-template <typename T>
-static cudaError_t cudaMalloc(T** pointer, size_t bytes) {
-    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
-static inline cudaError_t cudaFree(void* pointer) { return cuda_host::forget(pointer), free(pointer), cudaSuccess; }
-template <typename T>
-static cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t = nullptr) {
-    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
-static inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t = nullptr) { return cudaFree(pointer); }
-template <typename T>
-static cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = 1) {
-    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
-template <typename T>
-static cudaError_t cudaMallocHost(T** pointer, size_t bytes) {
-    return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
-static inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
-static inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-    if (!cuda_host::is_allowed(to, bytes)) return cuda_host::set_error(cudaErrorInvalidValue);
-    return memset(to, value, bytes), cudaDeviceSynchronize();
-}
-static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if ((to_device && !cuda_host::is_allowed(to, bytes)) || (from_device && !cuda_host::is_allowed(from, bytes)))
-        return cuda_host::set_error(cudaErrorInvalidValue);
-    return memcpy(to, from, bytes), cudaDeviceSynchronize();
-}
-static inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr) {
-    return cudaMemset(to, value, bytes);
-}
-static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                                          cudaStream_t = nullptr) {
-    return cudaMemcpy(to, from, bytes, kind);
 }
 
 // Work of a stream has ended when the call that begins it returns.

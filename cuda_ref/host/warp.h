@@ -6,6 +6,8 @@
 namespace cuda_host {
 
 enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR, XOR, GATHER, SIGNED = 16 };
+// Shuffles of different kinds do not meet.
+enum Mode : unsigned { FROM = 0, UP = 32, DOWN = 64, ACROSS = 96 };
 
 // The values that the lanes of a warp have passed to gather(), until the next gather().
 alignas(64) static char gathered[MAX_THREADS / WARP][WARP * 32];
@@ -24,7 +26,7 @@ static bool complete(int warp, unsigned mask, unsigned operation) {
         if (lanes[i].mask != mask || lanes[i].operation != operation) return false;
         const uint64_t x = lanes[i].given;
         const bool less = operation & SIGNED ? int32_t(x) < int32_t(total) : x < total;
-        switch (operation & ~SIGNED) {
+        switch (operation % UP & ~SIGNED) {
             case BALLOT: total |= uint64_t(x != 0) << i; break;
             case ADD: total = uint32_t(total + x); break;
             case AND: total = first ? x : total & x; break;
@@ -41,7 +43,11 @@ static bool complete(int warp, unsigned mask, unsigned operation) {
         if (!(need >> i & 1)) continue;
         const unsigned source = lanes[i].source;
         lanes[i].received = total;
-        if (operation == SHUFFLE) lanes[i].received = need >> source & 1 ? lanes[source].given : ~uint64_t(0);
+        if (operation % UP == SHUFFLE) {
+            const bool takes_part = need >> source & 1;
+            lanes[i].received = takes_part ? lanes[source].given : uint64_t(ABSENT) << 32 | ABSENT;
+            if (!takes_part) note_absent(source, mask, lanes[i].line_of_operation);
+        }
         if (operation == MATCH)
             for (int j = 0; j < WARP; j++)
                 lanes[i].received |= uint64_t((need >> j & 1) && lanes[j].given == lanes[i].given) << j;
@@ -63,6 +69,7 @@ CUDA_HOST_UNCOUNTED static uint64_t meet(unsigned mask, unsigned operation, uint
     thread.operation = operation;
     thread.given = given;
     thread.source = source;
+    thread.line_of_operation = line;
     block.warp_waiting[warp] |= 1u << lane();
     complete(warp, mask, operation);
     wait(WARP_OPERATION, line);
@@ -81,11 +88,11 @@ static void leave_warp(int self) {
 }
 
 template <typename T>
-static inline T shuffle(unsigned mask, T value, int source, int line) {
+static inline T shuffle(Mode mode, unsigned mask, T value, int source, int line) {
     static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
     uint64_t word = 0;
     memcpy(&word, &value, sizeof value);
-    word = meet(mask, SHUFFLE, word, source, line);
+    word = meet(mask, SHUFFLE | mode, word, source, line);
     memcpy(&value, &word, sizeof value);
     return value;
 }
@@ -103,22 +110,22 @@ static inline const T* gather(const T& value, int line = __builtin_LINE()) {
 template <typename T>
 static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, int line = __builtin_LINE()) {
     const int lane = cuda_host::lane();
-    return cuda_host::shuffle(mask, value, (lane & -width) | (source & (width - 1)), line);
+    return cuda_host::shuffle(cuda_host::FROM, mask, value, (lane & -width) | (source & (width - 1)), line);
 }
 template <typename T>
 static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
     const int lane = cuda_host::lane(), source = lane - int(delta);
-    return cuda_host::shuffle(mask, value, source < (lane & -width) ? lane : source, line);
+    return cuda_host::shuffle(cuda_host::UP, mask, value, source < (lane & -width) ? lane : source, line);
 }
 template <typename T>
 static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE()) {
     const int lane = cuda_host::lane(), source = lane + int(delta);
-    return cuda_host::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, line);
+    return cuda_host::shuffle(cuda_host::DOWN, mask, value, source > (lane | (width - 1)) ? lane : source, line);
 }
 template <typename T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, int line = __builtin_LINE()) {
     const int lane = cuda_host::lane(), source = lane ^ lane_mask;
-    return cuda_host::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, line);
+    return cuda_host::shuffle(cuda_host::ACROSS, mask, value, source > (lane | (width - 1)) ? lane : source, line);
 }
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) {

@@ -27,8 +27,9 @@ def emulate(
 ) -> None:
     """Run a whole CUDA program without a GPU, and check each access of its kernels to memory.
 
-    The program ends with its own exit status. An access out of bounds, a pointer of the host in a kernel and a race in
-    shared memory are errors of the launch, which name block, thread, line and index.
+    The program ends with its own exit status, or 1 if it has not asked for an error. An access out of bounds, a pointer
+    of the host in a kernel, a value that nothing has written and a race are errors of the launch, which name block,
+    thread, line and index.
     """
     from cuda_ref.build.cache import BuildError
     from cuda_ref.build.programs import program

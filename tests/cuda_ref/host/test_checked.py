@@ -151,6 +151,26 @@ FAULTS = {
         1,
         128,
     ),
+    # values that nobody has written
+    "sum_without_a_start": Kernel(
+        "__shared__ float s; atomicAdd(&s, 1); __syncthreads(); b[t] = s;",
+        "adds to byte 0 of s, which no thread has written",
+        1,
+    ),
+    "tail_of_a_tree": Kernel(
+        "__shared__ float s[256]; if (i < n) s[t] = a[i]; __syncthreads(); for (int k = 128; k > 0; k /= 2)"
+        " { if (t < k) s[t] += s[t + k]; __syncthreads(); } if (t == 0) b[blockIdx.x] = s[0];",
+        "writes to index 3 of b what comes from byte 928 of s, which no thread has written, read at kernels.cu",
+    ),
+    "counters_without_a_start": Kernel(
+        "__shared__ int s[64]; s[t] += 1; __syncthreads(); ((int*)b)[t] = s[t];", "comes from byte", 1, 64
+    ),
+    "lane_that_has_returned": Kernel(
+        "if (t >= 20) return; float x = 1; for (int k = 16; k > 0; k /= 2) x += __shfl_down_sync(~0u, x, k); b[t] = x;",
+        "comes from lane 20, which takes no part in the shuffle with the mask 0xffffffff",
+        1,
+        32,
+    ),
     # races in global memory
     "global_without_barrier": Kernel("b[t] = t; b[t + 256] = b[255 - t];", "race: ", 1),
     "global_within_a_warp": Kernel("b[t] = t; b[t + 32] = b[31 - t];", "no __syncthreads or __syncwarp between", 1, 32),
@@ -222,6 +242,22 @@ RIGHT = {
         "__shared__ bool last; if (t == 0) { sums[blockIdx.x] = i + 1; __threadfence();"
         " last = atomicAdd(&finished, 1u) % 4 == 3; }"
         " __syncthreads(); if (last && t == 0) b[0] = sums[0] + sums[1] + sums[2] + sums[3];",
+    ),
+    "rows_of_a_tile_that_nobody_needs": Kernel(
+        "__shared__ float s[256]; if (i < n) s[t] = a[i]; __syncthreads();"
+        " float x = s[t] + s[t ^ 1]; if (i < n) b[i] = x;"
+    ),
+    "lanes_whose_value_nobody_needs": Kernel(
+        "if (t >= 8) return; float x = a[t]; for (int k = 4; k > 0; k /= 2) x += __shfl_down_sync(0xff, x, k);"
+        " if (t == 0) b[0] = x;",
+        blocks=1,
+        threads=32,
+    ),
+    "minus_one_beside_a_tail": Kernel(
+        "__shared__ int s[64]; if (t < 40) s[t] = t; __syncthreads(); int x = s[t]; ((int*)b)[t] = t < 40 ? x : -1;",
+        "",
+        1,
+        64,
     ),
     "variables": Kernel("sums[t] = t; __syncthreads(); b[t] = sums[63 - t];", "", 1, 64),
     "constants": Kernel("b[t] = table[t % 8];", blocks=1),

@@ -118,7 +118,7 @@ KERNELS = {
     "fma": Kernel("b[i] = fmaf(a[i], a[i], 1.0f);", moved(WARPS, N // 8, flops=2 * N)),
     "three_operations": Kernel("b[i] = (a[i] + 2.0f) * a[i] - 3.0f;", moved(WARPS, N // 8, flops=3 * N)),
     "atomics": Kernel("atomicAdd(b, 1.0f);", {"atomics": WARPS, "flops": N}),
-    "shared_atomics": Kernel("__shared__ int s; atomicAdd(&s, 1); atomicMax((int*)b, 3);", {"atomics": 2 * WARPS}),
+    "shared_atomics": Kernel("__shared__ int s; atomicExch(&s, 1); atomicMax((int*)b, 3);", {"atomics": 2 * WARPS}),
 }
 
 
