@@ -46,32 +46,24 @@ NOISE_SEED = 2**31 - 1
 Tensors = tuple[torch.Tensor, ...]
 
 
-def exact(program: Program, case: Case, inputs: Tensors, calls: int = 1) -> torch.Tensor:
-    """The results of the reference for `inputs` in one array, in float64 or int64: those of the last of some calls."""
+def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
+    """The results of the reference for `inputs` in one array, in float64 or int64."""
     function = program.function(case, torch.float64, inputs[0].device)
+    wide = [each.to(WIDE.get(each.dtype, each.dtype), copy=True) for each in inputs]
     with _plain_operations(torch.float64), InFloat64():
-        for _ in range(calls):
-            result = function(*(each.to(WIDE.get(each.dtype, each.dtype), copy=True) for each in inputs))
+        result = function(*wide)
     return exact_array(tensors_of(result, program.source.name)).to(inputs[0].device)
 
 
 def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> None:
     """Raise `SuiteError` for a reference whose results differ from call to call."""
-    if not _differs(exact(program, case, inputs, calls=2), value):
-        return
-    cause = (
-        "does it draw random numbers, as dropout does in training?"
-        if _differs(exact(program, case, inputs), value)
-        else "does it keep a state, such as a number of calls?"
-    )
-    raise SuiteError(
-        f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: {cause}"
-    )
-
-
-def _differs(again: torch.Tensor, value: torch.Tensor) -> bool:
+    again = exact(program, case, inputs)
     difference, size = ((each).abs().double().nan_to_num(0.0, 0.0, 0.0) for each in (again - value, value))
-    return bool(difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(size.max()))
+    if difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(size.max()):
+        raise SuiteError(
+            f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: "
+            "does it draw random numbers, as dropout does in training?"
+        )
 
 
 def allowed(
