@@ -26,8 +26,8 @@ Results = Sequence[tuple[str, int]]
 """The name of each result of a call and the index in the output at which it begins."""
 ONE_RESULT: Results = (("", 0),)
 CORRECTION = (
-    "plain arithmetic gives an infinity there; a correction, such as that of a compensated sum, is inf - inf = NaN: "
-    "leave it out where the sum is infinite"
+    "an infinity is right there; inf - inf = NaN: leave out the correction of a compensated sum, or a number minus its "
+    "maximum, where they are infinite"
 )
 """Explains a NaN where the truth overflows."""
 

@@ -90,12 +90,16 @@ def flattened(values: Sequence[Any], name: str) -> tuple[list[Any], Any]:
             register_dataclass(each)
         leaves, structure = tree_flatten([*values])
     leaves = [torch.from_numpy(each) if isinstance(each, np.ndarray) else each for each in leaves]
-    if unknown := [each for each in leaves if not isinstance(each, (torch.Tensor, *CONSTANTS))]:
+    if unknown := [each for each in leaves if not isinstance(each, (torch.Tensor, *CONSTANTS)) or _is_sparse(each)]:
         raise UsageError(
-            f"{name}: inputs are tensors, arrays, numbers or texts, alone or in tuples, lists, dicts and dataclasses; "
-            f"got {kind_of(unknown[0])}"
+            f"{name}: inputs are dense tensors, arrays, numbers or texts, alone or in tuples, lists, dicts and "
+            f"dataclasses; got {kind_of(unknown[0])}"
         )
     return leaves, structure
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided
 
 
 def pattern_of(leaves: Sequence[Any], structure: Any, made: Allocations) -> Pattern:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ def fresh(array: Any, unwritten: bool) -> Any:
 def shares_memory(one: Any, other: Any) -> bool:
     """True if two arrays of torch, or two of NumPy, lie in the same memory."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.layout is not torch.strided or other.layout is not torch.strided:
+            return False  # sparse tensors have no storage, and are refused as arguments and results
         return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
     both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
     return both and bool(np.may_share_memory(one, other))
@@ -41,6 +43,19 @@ def owned(function: Function) -> Function:
     def call(*arrays: Any) -> Any:
         found = tuple(own(each, arrays) for each in leaves(function(*arrays)))
         return found[0] if len(found) == 1 else found
+
+    return call
+
+
+def with_keys(function: Function, keys: frozenset[str]) -> Function:
+    """`function`, whose results must have these keys if they are a mapping. Raises `ValueError` for others."""
+
+    def call(*arrays: Any) -> Any:
+        result = function(*arrays)
+        if isinstance(result, Mapping) and (found := frozenset(map(str, result))) != keys:
+            expected, got = (", ".join(sorted(each)) for each in (keys, found))
+            raise ValueError(f"the results must have the keys {expected}; got {got}")
+        return result
 
     return call
 

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ import torch
 from suite.core.errors import UsageError
 from suite.custom.about import About
 from suite.custom.arguments import Allocations, Pattern, flattened, is_floating, pattern_of
-from suite.custom.memory import fresh, owned, shares_memory
+from suite.custom.memory import fresh, owned, shares_memory, with_keys
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.outputs import leaves
@@ -33,12 +33,13 @@ class Outcome:
     """The effects of a call of the reference.
 
     written: the positions of the tensors that it writes to. count: the number of its results. views: some result lies
-    in the memory of an argument.
+    in the memory of an argument. keys: those of the results, if they are a mapping.
     """
 
     written: tuple[int, ...]
     count: int
     views: bool
+    keys: frozenset[str] = frozenset()
 
 
 class Program(ABC):
@@ -161,8 +162,10 @@ class Program(ABC):
 
     def callable_of(self, entry: Any, case: Case) -> Function:
         """The function to call with the arrays of `case`, made from the `entry` that a kernel's file defines."""
-        function = self._of_tensors(entry, case, self.outcome(case).count if self.written(case) else None)
-        return owned(function) if self.returns_views(case) else function
+        seen = self._seen(case)
+        function = with_keys(entry, seen.keys) if seen and seen.keys else entry
+        function = self._of_tensors(function, case, self.outcome(case).count if self.written(case) else None)
+        return owned(function) if seen and seen.views else function
 
     def outcome(self, case: Case) -> Outcome:
         """The effects of a call of the reference."""
@@ -174,10 +177,15 @@ class Program(ABC):
 
     def returns_views(self, case: Case) -> bool:
         """True if a result of the reference lies in an argument; false if only a run with numbers could tell."""
+        seen = self._seen(case)
+        return seen is not None and seen.views
+
+    def _seen(self, case: Case) -> Outcome | None:
+        """The effects of a call; None if only a run with numbers could tell."""
         try:
-            return self._observed(case, META).views
+            return self._observed(case, META)
         except Exception:
-            return False
+            return None
 
     def input_names(self, case: Case) -> list[str]:
         """For each tensor among the arguments, the name of its parameter."""
@@ -209,7 +217,8 @@ class Program(ABC):
         written = tuple(i for i, (each, old) in enumerate(zip(tensors, before, strict=True)) if each._version != old)
         returned = [i for i, each in enumerate(tensors) if any(shares_memory(each, one) for one in found)]
         count = len(found) + len(set(written) - set(returned))
-        return Outcome(written, count, bool(set(returned) - set(written)))
+        keys = frozenset(map(str, result)) if isinstance(result, Mapping) else frozenset[str]()
+        return Outcome(written, count, bool(set(returned) - set(written)), keys)
 
     def _of_tensors(self, function: Function, case: Case, count: int | None = None) -> Function:
         """`function` with the constant arguments, and with fresh memory for arguments that a call may write to.

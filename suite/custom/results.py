@@ -61,10 +61,23 @@ def whole_results(forms: Sequence[ResultForm], shape: Shape) -> Iterator[tuple[t
         yield (slice(begin, begin + math.prod(result)),), judged_dtype(form.dtype)
 
 
+def by_modulus(errors: torch.Tensor, forms: Sequence[ResultForm]) -> torch.Tensor:
+    """Give both parts of each complex number the larger of their errors, in place: its roundings are relative to its
+    modulus."""
+    shapes = [judged_shape(each.shape, each.dtype) for each in forms]
+    for begin, shape, form in zip(starts(shapes), shapes, forms, strict=True):
+        if form.dtype.startswith("complex"):
+            parts = errors.view(-1)[begin : begin + math.prod(shape)].view(-1, 2)
+            parts.copy_(parts.amax(1, keepdim=True).expand_as(parts))
+    return errors
+
+
 def kind_of(value: Any) -> str:
     """A value in a few words: types and shapes, no numbers."""
     if isinstance(value, torch.Tensor | np.ndarray):
         dtype = str(value.dtype).removeprefix("torch.")
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            dtype = f"{str(value.layout).removeprefix('torch.')} {dtype}"
         return f"{dtype} {type(value).__name__} of shape {tuple(value.shape)}"
     if isinstance(value, tuple | list | Mapping):
         items = list(value.values() if isinstance(value, Mapping) else value)
@@ -85,7 +98,7 @@ def _tensor(value: Any, result: Any, name: str) -> torch.Tensor:
 
 def _refuse(result: Any, name: str) -> Any:
     raise UsageError(
-        f"{name}: the result must be tensors or arrays, alone or in tuples and dicts; got {kind_of(result)}"
+        f"{name}: the result must be dense tensors or arrays, alone or in tuples and dicts; got {kind_of(result)}"
     )
 
 

@@ -22,7 +22,7 @@ from suite.custom.attention import FusedAttention
 from suite.custom.doubles import SCALE, in_float32
 from suite.custom.perturbed import WIDE, InFloat64, Known, Perturbed, unrounded
 from suite.custom.program import Program, default_dtype, make_on_meta_or
-from suite.custom.results import exact_array, forms_of, pieces, tensors_of, whole_results
+from suite.custom.results import by_modulus, exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import DOUBLE, MAX_FINITE, is_integer
 from suite.numerics.weak_bound import WeakBound, weak_bound
@@ -77,11 +77,17 @@ def allowed(
     bound = _spread(program, case, inputs, value, in_float32 if program.kernels_use_float32 else lambda f: f)
     has_float64 = any(judged_dtype(each.dtype) == "float64" for each in forms) and program.framework == "torch"
     doubled = _spread(program, case, inputs, value, in_float32).mul_(SCALE) if has_float64 else bound
+    for errors in (bound, doubled):
+        by_modulus(errors, forms)
     for index, dtype in pieces(forms, tuple(value.shape)):
         if not is_integer(dtype):
             error = bound if dtype != "float64" else bound.maximum(doubled)
             bound[index] = limit(error[index], value[index].double(), dtype)
-    return bound if program.framework == "numpy" else bound.maximum(_own_error(program, case, inputs, value) * MARGIN)
+    return (
+        bound
+        if program.framework == "numpy"
+        else bound.maximum(by_modulus(_own_error(program, case, inputs, value), forms) * MARGIN)
+    )
 
 
 def _spread(

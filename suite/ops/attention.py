@@ -154,6 +154,7 @@ class Attention(Operation):
         TellingCase("window_blind", (1, 2, 1, 190, 150, 64), options={"window": "40"}, first=False),
         TellingCase("window_tiles", (1, 2, 1, 400, 400, 64), options={"window": "100"}, first=False),
         TellingCase("window_of_one_query", (1, 2, 1, 1, 300, 64), options={"window": "70"}, first=False),
+        TellingCase("long_window", (1, 1, 1, 20, 600, 64), options={"window": "290"}, first=False),
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )

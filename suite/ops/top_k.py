@@ -93,6 +93,7 @@ class TopK(Operation):
         TellingCase("longest_row", (1, 65_793, 33), first=False),
         TellingCase("all_of_a_row", (1, 67, 67)),
         TellingCase("most", (2, 1500, 256), first=False),
+        TellingCase("most_of_a_row", (2, 1500, 1031), first=False),
         TellingCase("one", (3, 600, 1)),
         TellingCase("ties_over_blocks", (1, 20_001, 40), "few", first=False),
     )

@@ -38,8 +38,10 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         fours = op.shape_of_sizes({**small, name: FOURS})
         if all(size % 8 != 4 for size in sizes[name]) and is_extent(op, fours, FOURS):
             yield TellingCase(f"{name}={FOURS}", fours, first=False)
-        longer = op.shape_of_sizes({**small, name: LONGER})
-        if (cost_of(op, longer) or MANY) < MANY:
+        limit = MANY * (FEW if max(sizes[name]) >= max(LONG) else 1)
+        longers = (op.shape_of_sizes({**others, name: LONGER}) for others in (small, least))
+        longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
+        if longer is not None:
             yield TellingCase(f"{name}={LONGER}", longer, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and cost_of(op, none) is not None and 0 not in op.output_shape(op.case(none)):

@@ -13,6 +13,7 @@ from custom_files import CPU, HEAD, operation
 
 from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
+from suite.core.errors import UsageError
 from suite.custom.operation import CustomOperation
 from suite.frameworks.torch import ADAPTER
 from suite.implementations.reference import find
@@ -31,6 +32,7 @@ def reference_agrees(op: CustomOperation, index: int = 0) -> bool:
     return found.agrees
 
 
+WAVES = torch.exp(-2j * torch.pi / 7 * torch.outer(torch.arange(7), torch.arange(4)).double())
 KERNELS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], str]] = {
     "a tuple": (
         "def reference(x):\n    return x * 2, x.sum(1)\n",
@@ -69,6 +71,12 @@ KERNELS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], str]] = {
         lambda x: x - 1j * x.square(),
         r"at \[\d, \d, 1\]",
     ),
+    "a spectrum, some of whose numbers are real": (
+        "def reference(x):\n    return torch.fft.rfft(x[:4])\n",
+        lambda x: (x[:4].to(WAVES.dtype) @ WAVES).to(torch.complex64),
+        lambda x: torch.fft.rfft(x[:4]).conj().resolve_conj(),
+        r"at \[\d, \d, 1\]",
+    ),
     "float64": (
         "def reference(x):\n    return torch.cumsum(x.double(), 1)\n",
         lambda x: x.double().flip(1).sum(1, keepdim=True) - x.double().flip(1).cumsum(1).flip(1) + x.double(),
@@ -95,6 +103,36 @@ def test_results_of_any_kind_are_judged(kind: str, tmp_path: Path) -> None:
     found = checked(op, wrong)
     assert not found.agrees
     assert re.search(reason, found.reason.split(";")[0]), found.reason
+
+
+def test_a_dict_has_the_keys_of_the_reference(tmp_path: Path) -> None:
+    text = "dtypes = ('float32',)\ndef inputs(case):\n    return [torch.randn(5, 7)]\n"
+    op = operation(tmp_path, HEAD + text + "def reference(x):\n    return {'mean': x.mean(1), 'sum': x.sum(1)}\n")
+    assert checked(op, lambda x: {"sum": x.sum(1), "mean": x.mean(1)}).reason == ""
+    assert checked(op, lambda x: (x.mean(1), x.sum(1))).reason == ""
+    with pytest.raises(ValueError, match="the results must have the keys mean, sum; got average, sum"):
+        checked(op, lambda x: {"sum": x.sum(1), "average": x.mean(1)})
+
+
+@pytest.mark.parametrize(
+    ("value", "reference", "reason"),
+    [
+        (
+            "torch.eye(3).to_sparse()",
+            "x.to_dense()",
+            "inputs are dense .* got sparse_coo float32 Tensor",
+        ),
+        (
+            "torch.eye(3)",
+            "x.to_sparse_csr()",
+            "must be dense .* got sparse_csr float32 Tensor",
+        ),
+    ],
+)
+def test_sparse_tensors_are_refused_by_name(value: str, reference: str, reason: str, tmp_path: Path) -> None:
+    text = f"def inputs(case):\n    return [{value}]\ndef reference(x):\n    return {reference}\n"
+    with pytest.raises(UsageError, match=reason):
+        reference_agrees(operation(tmp_path, HEAD + text))
 
 
 INPUTS: dict[str, tuple[str, Callable[..., Any]]] = {
