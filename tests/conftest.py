@@ -55,8 +55,6 @@ os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
 # A cold cache is emptied before each sample. A virtual machine may report its host's, 30 times as large.
 os.environ.setdefault(CACHE_VARIABLE, str(16 << 20))
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core already
 
 
 @pytest.fixture(scope="session")
@@ -80,17 +78,26 @@ def where(device: str) -> Device:
     return found
 
 
+@pytest.fixture(scope="session")
+def every(request: pytest.FixtureRequest) -> bool:
+    """True with `--all-cases`: nothing is left out to save time."""
+    return bool(request.config.getoption("all_cases"))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
     parser.addoption(
         "--all-cases",
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels; all lines over ranks on telling cases",
+        "every launch and configuration in the tests of compiled Triton kernels; float16 too in those of compiled CUDA "
+        "kernels; all lines over ranks on telling cases",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):  # pytest-xdist will start a process for each core
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # a plugin imports numpy there before this file is read
     if config.getoption("quick"):
         config.pluginmanager.register(QuickTier())
 

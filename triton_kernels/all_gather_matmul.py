@@ -9,7 +9,7 @@ from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
-from triton_kernels._runtime.symmetric import arriving
+from triton_kernels._runtime.symmetric import as_they_arrive
 from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
 
 DETERMINISTIC = True
@@ -36,11 +36,18 @@ def all_gather_matmul(
     if out.numel() == 0:
         return finished_output(out, x.dtype)
     tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
-    for rank, rows in arriving(x, group) if K > 0 else [(rank, x) for rank in range(group.size())]:
+
+    def product(rank: int, rows: Tensor) -> None:
         with device_of(x):
             launch(
                 matmul_kernel, lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),),
                 rows, w, out[rank * M : (rank + 1) * M], None, None, M, N, K, *rows.stride(), *w.stride(),
                 PRECISION=precision, GROUP_M=GROUP_M, **tile,
             )  # fmt: skip
+
+    if K > 0:
+        as_they_arrive([x], product, group)
+    else:
+        for rank in range(group.size()):
+            product(rank, x)
     return finished_output(out, x.dtype)

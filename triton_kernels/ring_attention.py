@@ -12,7 +12,7 @@ from triton_kernels._runtime.contract import check_ring_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.shares import zigzag
-from triton_kernels._runtime.symmetric import arriving
+from triton_kernels._runtime.symmetric import as_they_arrive
 from triton_kernels.attention import HEAD_DIMS, LOG2_E, LONGEST, LOWEST
 
 DETERMINISTIC = True
@@ -138,7 +138,9 @@ def ring_attention(
     m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
 
     tile = tile_of(q.dtype, D)
-    for step, (rank, (keys, values)) in enumerate(arriving(torch.stack((k, v)), group)):
+
+    def add(rank: int, keys: Tensor, values: Tensor) -> None:
+        step = (rank - group.rank()) % ranks
         with device_of(q):
             launch(
                 ring_kernel, (B * H * triton.cdiv(S, tile["BLOCK_M"]),),
@@ -147,4 +149,6 @@ def ring_attention(
                 D**-0.5 * LOG2_E, *q.stride(), *keys.stride()[:2],
                 FIRST=step == 0, LAST=step == ranks - 1, CAUSAL=causal, D=D, **tile,
             )  # fmt: skip
+
+    as_they_arrive([k, v], add, group, chained=True)
     return finished_output(out, q.dtype)

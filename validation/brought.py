@@ -2,9 +2,10 @@
 
     python -m validation.brought kernelbench FOLDER        the .py files below, as of KernelBench's KernelBench/
     python -m validation.brought gpumode FOLDER            the folders below with a task.yml
+    python -m validation.brought kernelbench FOLDER --device cuda --part 0/4       a quarter of them, on a GPU
 
-Each problem runs in a process of its own on the CPU, in the smallest sizes of a ladder that it accepts. It prints a
-line for each problem: `ok`, or the reason. The public files are not part of this tree.
+Each problem runs in a process of its own. On a CPU it has the smallest sizes of a ladder that it accepts, on a GPU the
+sizes of its file. It prints a line for each problem: `ok`, or the reason. The public files are not part of this tree.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ CAPS = (8, 16, 32, 64, 128, 256, 1024, 1 << 62)
 """Even sizes are halved until they are at most one of these; the first with which the problem runs is used."""
 DRAWS = ("get_inputs", "get_init_inputs")
 MEMORY_BYTES, LIMIT_S = 8 << 30, 30
+"""Memory of a problem on a CPU, and processor time on any device."""
 
 
 def problems(kind: Kind, folder: Path) -> list[Path]:
@@ -47,26 +49,30 @@ def main() -> None:
     parser.add_argument("kind", choices=("kernelbench", "gpumode"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--every", type=int, default=1, help="take every Nth problem")
+    parser.add_argument("--part", metavar="I/N", default="0/1", help="take part I of N, from 0 on")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the problems run (cpu)")
     given = parser.parse_args()
+    first, parts = map(int, given.part.split("/"))
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
-    for path in problems(given.kind, given.folder)[:: given.every]:
-        found = in_child(given.kind, path)
+    for path in problems(given.kind, given.folder)[:: given.every][first::parts]:
+        found = in_child(given.kind, path, torch.device(given.device))
         counts[found.partition(":")[0]] += 1
         print(f"{path.relative_to(given.folder)}  {found}", flush=True)
     print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
 
 
-def in_child(kind: Kind, path: Path) -> str:
+def in_child(kind: Kind, path: Path, device: torch.device) -> str:
     """The outcome of `attempt` in a process with limits on memory and time."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        if device.type == "cpu":  # CUDA reserves more addresses than it uses
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # of processor time: the machine may be busy
         try:
-            found = attempt(kind, path)
+            found = attempt(kind, path, device)
         except BaseException as error:
             found = f"refused: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         os.write(writing, found.encode())
@@ -78,21 +84,24 @@ def in_child(kind: Kind, path: Path) -> str:
     return found or (f"too long: {LIMIT_S} s" if status == signal.SIGPROF else f"died: status {status}")
 
 
-def attempt(kind: Kind, path: Path) -> str:
+def attempt(kind: Kind, path: Path, device: torch.device) -> str:
     """`ok` if the torch model of the problem agrees; else the reason. Raises the error of the largest sizes."""
     with TemporaryDirectory() as folder:
+        if device.type == "cuda":
+            op = custom.find(source_of(path, kind))
+            return judged(op, op.default_cases(device.type)[0], device)
         candidates = by_shape(path) if kind == "gpumode" else by_text(path, Path(folder))
         for op, case in candidates:
             try:
-                return judged(op, case)
+                return judged(op, case, device)
             except Exception as error:
                 last = error
         raise last
 
 
-def judged(op: Operation, case: Case) -> str:
+def judged(op: Operation, case: Case, device: torch.device) -> str:
     op.output_shape(case)  # without its numbers: sizes that do not fit together are refused at once
-    found = check(find(case, "torch").function, ADAPTER, Problem(case, 0, torch.device("cpu")))
+    found = check(find(case, "torch").function, ADAPTER, Problem(case, 0, device))
     return "ok" if found.agrees else f"wrong: {case.label}: {found.reason[:150]}"
 
 

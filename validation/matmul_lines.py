@@ -2,6 +2,7 @@
 
 python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
 python -m validation.matmul_lines --draws 60 --seed 107 --impl triton --impl 'triton/gluon' --out lines/draws_g.csv
+python -m validation.matmul_lines --served --draws 60 --seed 501 --out lines/served_a.csv
 python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul.md --plot docs/img/matmul_lines.png
 
 Compares every result with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead."""
@@ -36,7 +37,7 @@ from suite.results.render import pipe_table
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder, Sample
 from suite.timing.target import Target, target
-from validation.matmul_plans import drawn, listed
+from validation import matmul_shapes
 from validation.matmul_plot import Point, plot
 
 OP = ops.get("matmul")
@@ -335,12 +336,10 @@ def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
-    parser.add_argument("--draws", type=int, default=60, help="random shapes, without --shapes (60)")
-    parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
+    matmul_shapes.add_arguments(parser, draws=60)
     parser.add_argument("--every", type=int, default=1, help="take every Nth shape (1)")
     parser.add_argument("--impl", action="append", default=[], help="pattern of lines beside torch (all of the table)")
-    parser.add_argument("--layout", action="append", default=[], help="nn, tn, nt, tt (the dtype's default)")
+    parser.add_argument("--layout", action="append", default=[], help="nn, tn, nt, tt (the dtype's; --served: nt)")
     parser.add_argument("--dtype", action="append", default=[], help="bfloat16 and others (bfloat16)")
     parser.add_argument("--precision", help="tf32, promoted or fast (the dtype's first)")
     parser.add_argument("--build", metavar="I/N", help="only compile ahead, process I of N, from 0 on")
@@ -364,11 +363,11 @@ def main() -> int:
             before, _, rest = given.write.read_text().partition(BEGIN)
             given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
         return 0
-    shapes = (listed(given.shapes) if given.shapes else drawn(given.draws, given.seed))[:: given.every]
+    shapes = matmul_shapes.chosen(given)[:: given.every]
     cases = [
         OP.case(shape, dtype, given.precision, layout=layout)
         for dtype in given.dtype or ["bfloat16"]
-        for layout in given.layout or [None]
+        for layout in given.layout or ["nt" if given.served else None]
         for shape in shapes
     ]
     if given.build:

@@ -14,7 +14,6 @@ import argparse
 import csv
 import math
 import multiprocessing
-import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -33,20 +32,16 @@ from cuda_ref.matmul import _plan as _matmul_plan
 from cuda_ref.matmul import _tiles as _matmul_tiles
 from cuda_ref.matmul import auto
 from cuda_ref.matmul._rates import rates_of
-from suite.core.integers import cdiv
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
+from validation import matmul_shapes
 from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plotted, predicted_us, read, summarize, table
 from validation.matmul_plot import plot
+from validation.matmul_shapes import Shape
 from validation.matmul_short_list import estimated_us, is_listed
 
-Shape = tuple[int, int, int]
-LONG_K, SMALL_OUTPUT = 131072, 2**16
-"""Largest K that is drawn, where M N is at most SMALL_OUTPUT."""
-MAX_PRODUCTS = 2**40
-"""Largest number of multiplications of a drawn shape: larger ones take most of the time and add little."""
 ROUNDS = 4
 SLOW_PLAN_RATIO = 1.5
 """A plan that takes more than this multiple of the best time is timed only once."""
@@ -88,28 +83,6 @@ CHECKED_BY_KERNEL: dict[str, tuple[Shape, ...]] = {
     ),
 }  # fmt: skip
 """Shapes for kernels that do not compute those of CHECKED."""
-
-
-def drawn(count: int, seed: int) -> list[Shape]:
-    """Draw M, N and K log-uniform from 1 to 16384, K to 131072 for small outputs; half with multiples of 8."""
-    source = random.Random(seed)
-    shapes: list[Shape] = []
-    while len(shapes) < count:
-        sizes: list[int] = []
-        for _ in range(3):
-            most = LONG_K if len(sizes) == 2 and math.prod(sizes) <= SMALL_OUTPUT else 16384
-            sizes.append(round(math.exp(source.uniform(0, math.log(most)))))
-        if source.random() < 0.5:
-            sizes = [cdiv(size, 8) * 8 for size in sizes]
-        if math.prod(sizes) <= MAX_PRODUCTS:
-            shapes.append((sizes[0], sizes[1], sizes[2]))
-    return shapes
-
-
-def listed(path: Path) -> list[Shape]:
-    """Read the columns M, N and K of a CSV file."""
-    with path.open(newline="") as file:
-        return [(int(row["M"]), int(row["N"]), int(row["K"])) for row in csv.DictReader(file)]
 
 
 def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
@@ -280,10 +253,10 @@ def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
-    parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
-    parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
-    parser.add_argument("--layout", choices=("nn", "tn", "nt", "tt"), help="t: stored transposed (nn, in float8 nt)")
+    matmul_shapes.add_arguments(parser, draws=50)
+    parser.add_argument(
+        "--layout", choices=("nn", "tn", "nt", "tt"), help="t: stored transposed (nn; float8, --served: nt)"
+    )
     parser.add_argument("--precision", default="ieee", choices=tuple(SOURCES), help="ieee: bfloat16 (ieee)")
     parser.add_argument("--kernels", default=",".join(_matmul_tiles.KERNELS), help="kernels of 16 bits to time (all)")
     parser.add_argument("--seconds", type=float, default=600, help="no new shape begins after this time (600)")
@@ -310,11 +283,11 @@ def main() -> int:
     kernels = given.kernels.split(",")
     if given.check:
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
-    shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
+    shapes = matmul_shapes.chosen(given)
     float8 = DTYPES[given.precision].itemsize == 1
     if float8:  # cuBLAS takes multiples of 16 alone
         shapes = [(-(-M // 16) * 16, -(-N // 16) * 16, -(-K // 16) * 16) for M, N, K in shapes]
-    layout = given.layout or ("nt" if float8 else "nn")
+    layout = given.layout or ("nt" if float8 or given.served else "nn")
     build_all(given.precision)
     measure(shapes, given.out, Timer(kernels, layout, given.precision), given.seconds)
     print(table({given.out.stem: read(given.out)}))

@@ -2,10 +2,12 @@
 
     python -m validation.mutants --op all
     python -m validation.mutants --op softmax --op sum --sample 30
+    python -m validation.mutants --op all --device cuda
 
 Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
 dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out. One that
-ends the process is caught.
+ends the process, or after which the GPU answers no more, is caught.
+A GPU judges those of the torch line, with the default cases of a CPU: they are smaller, and catch less.
 `validation/mutation/equivalent.py` lists mutants that compute the same, or what the contract allows, with the reason.
 Exit status: 0 if at least 98% of the others are caught in each operation, else 1.
 """
@@ -63,9 +65,10 @@ def all_mutants(operation: str) -> list[Mutant]:
 
 @dataclass
 class Judge:
-    """Judges the mutants of one operation as a plain `compare` on a CPU judges a file, and keeps the truths."""
+    """Judges the mutants of one operation as a plain `compare` judges a file, and keeps the truths."""
 
     operation: str
+    device: torch.device = CPU
     defaults: dict[Case, Problem] = field(default_factory=dict)
     telling: dict[tuple[str, str], Mapping[str, Problem]] = field(default_factory=dict)
 
@@ -75,7 +78,7 @@ class Judge:
         function = mutant.make()
         cases = op.default_cases("cpu")
         for case in cases:
-            problem = self.defaults.get(case) or self.defaults.setdefault(case, Problem(case, 0, CPU))
+            problem = self.defaults.get(case) or self.defaults.setdefault(case, Problem(case, 0, self.device))
             try:
                 with _limited():
                     result = check(lambda: function, adapter, problem)
@@ -88,7 +91,7 @@ class Judge:
         for dtype, precision in dict.fromkeys((case.dtype, case.precision) for case in cases):
             if (dtype, precision) not in self.telling:
                 self.telling[dtype, precision] = Problems(
-                    op.telling_cases(dtype, precision), lambda each: Problem(each, 0, CPU)
+                    op.telling_cases(dtype, precision), lambda each: Problem(each, 0, self.device)
                 )
             try:
                 with _limited():
@@ -132,7 +135,7 @@ class Score:
         return self.caught / told if told else 1.0
 
 
-def complaints(operation: str, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+def complaints(operation: str, mutants: Sequence[Mutant], device: torch.device) -> Iterator[tuple[Mutant, str]]:
     """Yield the mutants that are kernels, each with what is wrong with it.
 
     Another process judges them, and a new one the rest if a mutant ends it.
@@ -140,7 +143,7 @@ def complaints(operation: str, mutants: Sequence[Mutant]) -> Iterator[tuple[Muta
     fork, left = multiprocessing.get_context("fork"), list(mutants)
     while left:
         receiving, sending = fork.Pipe(duplex=False)
-        child = fork.Process(target=_send_complaints, args=(operation, left, sending), daemon=True)
+        child = fork.Process(target=_send_complaints, args=(operation, left, device, sending), daemon=True)
         child.start()
         sending.close()
         with suppress(EOFError):
@@ -154,24 +157,29 @@ def complaints(operation: str, mutants: Sequence[Mutant]) -> Iterator[tuple[Muta
             yield left.pop(0), f"ends the process with status {child.exitcode}"
 
 
-def _send_complaints(operation: str, mutants: Sequence[Mutant], sending: Connection) -> None:
+def _send_complaints(operation: str, mutants: Sequence[Mutant], device: torch.device, sending: Connection) -> None:
     """Send what is wrong with each mutant, None for one that is no kernel."""
     torch.set_num_threads(1)  # the problems are small, and threads do not survive a fork
-    judge = Judge(operation)
+    judge = Judge(operation, device)
     for mutant in mutants:
         try:
             said = judge.complaint(mutant)
         except NotAKernelError:
             said = None
+        if device.type == "cuda":
+            torch.cuda.synchronize()  # raises if an index beyond a tensor has ended the context
         sending.send(said)
 
 
 def score(
-    operation: str, mutants: Sequence[Mutant], report: Callable[[Mutant, str], None] = lambda mutant, said: None
+    operation: str,
+    mutants: Sequence[Mutant],
+    report: Callable[[Mutant, str], None] = lambda mutant, said: None,
+    device: torch.device = CPU,
 ) -> Score:
     """Judge mutants of one operation. report: is called with each mutant and its fault."""
     found = Score()
-    for mutant, said in complaints(operation, mutants):
+    for mutant, said in complaints(operation, mutants, device):
         report(mutant, said)
         if said:
             found.caught += 1
@@ -186,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", action="append", choices=(*ops.alone(), "all"), required=True, help="may be repeated")
     parser.add_argument("--sample", type=int, default=0, help="judge so many mutants of each operation; default: all")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where mutants run (cpu)")
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -198,9 +207,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     passed = True
     for name in ops.alone() if "all" in options.op else options.op:
         mutants, begin = all_mutants(name), time.monotonic()
+        if options.device == "cuda":
+            mutants = [each for each in mutants if each.line == "torch"]
         if options.sample:
             mutants = random.Random(0).sample(mutants, min(options.sample, len(mutants)))
-        found = score(name, mutants, report)
+        found = score(name, mutants, report, torch.device(options.device))
         passed &= found.share >= MIN_SCORE
         print(
             f"{name}: {found.caught} caught, {len(found.survivors)} survived, {len(found.equivalent)} equivalent, "

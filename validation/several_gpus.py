@@ -6,8 +6,9 @@
 
 Others publish these sizes. They are those of all ranks together, so that tables of 2, 4 and 8 GPUs solve the same
 problems. Each table has its own folder. A second run takes the rows that are there, and runs the others. The aims are
-goals of this project, not results. Without GPUs, `--divide 64` tries the
-commands on a CPU, with every dimension 64 times smaller.
+goals of this project, not results. The step `build` compiles the CUDA sources of the tables first, as many at a time
+as there are cores: the ranks would compile one after the other. Without GPUs, `--divide 64` tries the commands on a
+CPU, with every dimension 64 times smaller.
 
 Exit status: 0 if all steps have run, 1 if one failed or its time ran out, 2 for wrong arguments.
 """
@@ -20,16 +21,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
+from cuda_ref.build import compiler, libraries
+from suite.hardware.host import cores
 from suite.results.csv_file import read_rows
 from suite.results.render import pipe_table
 from suite.results.row import Row, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 RANKS = (2, 4, 8)
-STEPS = ("tables", "operations", "tests")
+STEPS = ("build", "tables", "operations", "tests")
+SOURCES = ("all_reduce/*", "hopper/*", "linear_sigmoid_grad/wgmma", "matmul/_*", "matmul/wgmma", "ring_attention/wgmma")
+"""The CUDA sources that the timed implementations may launch."""
 SECONDS = 580.0
 """Time for all steps of a run."""
 GRACE_S = 15.0
@@ -145,8 +152,30 @@ def commands(steps: Sequence[str], ranks: int, out: Path, divide: int) -> list[l
         shapes = [part for problem in each.problems for part in ("--shape", shape(problem, ranks, divide))]
         chosen = ["--op", each.operation, "--gpus", str(ranks), "--dtype", "bf16", *each.options, *shapes]
         tables.append([*compare, *chosen, "--out", str(out / each.operation)])
-    by_step = {"tables": tables, "operations": [operations], "tests": [tests]}
+    build = [sys.executable, "-m", "validation.several_gpus", "--build"]
+    by_step = {"build": [build], "tables": tables, "operations": [operations], "tests": [tests]}
     return [call for step in steps for call in by_step[step]]
+
+
+def sources() -> list[str]:
+    """The names of the CUDA sources that the tables need, as `cuda_ref.build` takes them."""
+    found = [path for pattern in SOURCES for path in sorted(libraries.HERE.glob(f"{pattern}.cu"))]
+    return [str(path.relative_to(libraries.HERE).with_suffix("")) for path in found]
+
+
+def build(target: str) -> None:
+    """Build the libraries of these sources for an architecture; those in the cache are kept. Raises `BuildError`."""
+    names = [each for each in sources() if libraries.supports(each, target)]
+    with ProcessPoolExecutor(min(cores(), len(names)), get_context("spawn")) as pool:
+        print(f"{len(list(pool.map(libraries.library, names, [target] * len(names))))} CUDA sources are built")
+
+
+def _build_for_this_gpu() -> int:
+    import torch
+
+    if torch.cuda.is_available():
+        build(compiler.arch_of(*torch.cuda.get_device_capability()))
+    return 0
 
 
 def run(calls: Sequence[Sequence[str]], seconds: float) -> bool:
@@ -258,9 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time for all steps (%(default)g)")
     parser.add_argument("--divide", type=int, default=1, help="makes every dimension this many times smaller")
     parser.add_argument("--read", type=Path, nargs="+", help="folders of earlier tables, to judge and not to run")
+    parser.add_argument("--build", action="store_true", help="only build the CUDA sources of the tables")
     given = parser.parse_args(arguments)
+    if given.build:
+        return _build_for_this_gpu()
     if given.read is None and (given.gpus is None or given.out is None):
-        parser.error("give --gpus and --out, or --read")
+        parser.error("give --gpus and --out, or --read, or --build")
     complete = True
     if given.read is None:
         complete = run(commands(given.step or STEPS, given.gpus, given.out, given.divide), given.seconds)

@@ -23,8 +23,7 @@ import torch
 import triton
 from torch import Tensor
 
-from validation import matmul_lines
-from validation.matmul_plans import drawn, listed
+from validation import matmul_lines, matmul_shapes
 
 LINE = "triton/auto"
 
@@ -110,9 +109,7 @@ def compare(model: Path, rules: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--by", choices=("model", "list"), default="model", help="what chooses (model)")
-    parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
-    parser.add_argument("--draws", type=int, default=60, help="random shapes, without --shapes (60)")
-    parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
+    matmul_shapes.add_arguments(parser, draws=60)
     parser.add_argument("--seconds", type=float, default=600, help="no new case is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("choice.csv"), help="CSV file to write (choice.csv)")
     parser.add_argument("--read", type=Path, nargs=2, help="compare two such files: the model's and the list's")
@@ -122,8 +119,8 @@ def main() -> int:
         return 0
     if given.by == "list":
         use_list()
-    shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
-    cases = [matmul_lines.OP.case(shape, "bfloat16") for shape in shapes]
+    layout = "nt" if given.served else None
+    cases = [matmul_lines.OP.case(shape, "bfloat16", layout=layout) for shape in matmul_shapes.chosen(given)]
     matmul_lines.measure(cases, [LINE], given.out, matmul_lines.ROUNDS, given.seconds)
     return 0
 

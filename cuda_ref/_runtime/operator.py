@@ -99,6 +99,9 @@ RESULTS: dict[str, Callable[..., Any]] = {
     "block_scaled_matmul": lambda a, _, b, __: a.new_empty(a.shape[0], b.shape[0], dtype=torch.bfloat16),
     "int4_matmul": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),
     "grouped_matmul": lambda x, weight, _: x.new_empty(x.shape[0], weight.shape[2]),
+    "grouped_block_scaled_matmul": lambda x, _, weight, *__: x.new_empty(
+        x.shape[0], weight.shape[1], dtype=torch.bfloat16
+    ),
     "grouped_matmul_grad": lambda x, dy, sizes: x.new_empty(sizes.shape[0], x.shape[1], dy.shape[1]),
     "linear_sigmoid": lambda x, weight, *_, **__: x.new_empty(x.shape[0], weight.shape[0]),
     "conv2d": _convolved,

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_matmul
-from cuda_ref._runtime.symmetric import arriving
+from cuda_ref._runtime.symmetric import as_they_arrive
 
 DETERMINISTIC = True
 
@@ -30,10 +30,13 @@ def all_gather_matmul(
     out = x.new_empty(group.size() * M, N)
     if out.numel() == 0 or K == 0:
         return out.zero_()
-    for rank, rows in arriving(x, group):
+
+    def product(rank: int, rows: Tensor) -> None:
         build.launch(
             "matmul/matmul", "matmul", x.device,
             rows, w, out[rank * M : (rank + 1) * M], M, N, K, *rows.stride(), *w.stride(), precision == "tf32",
             build.DTYPES[x.dtype],
         )  # fmt: skip
+
+    as_they_arrive([x], product, group)
     return out

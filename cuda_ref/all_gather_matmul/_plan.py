@@ -37,11 +37,12 @@ def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> 
 
 
 def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
-    """The time of products in the order in which rows arrive. Each waits for the one before and for its own copy."""
-    end, arrival = share_us, MEET_US
+    """The time of products in the order in which rows arrive. Each waits for the one before and for its own copy; then
+    the ranks meet."""
+    end, arrival = share_us, 0.0
     for _ in range(ranks - 1):
         arrival += COPY_US + copy_us
-        end = max(end, arrival) + share_us
+        end = max(end, arrival) + MEET_US + share_us
     return end
 
 

@@ -4,7 +4,7 @@ import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import arriving
+from cuda_ref._runtime.symmetric import as_they_arrive
 from cuda_ref.matmul import wgmma
 
 REQUIRES = "sm_90"
@@ -26,6 +26,9 @@ def all_gather_matmul(
         return out.zero_()
     if M * N * x.element_size() % 16:
         raise NotImplementedError(f"all_gather_matmul: M N must be a multiple of 16 bytes; got M={M}, N={N}")
-    for rank, rows in arriving(x, group):
+
+    def product(rank: int, rows: Tensor) -> None:
         wgmma.run(wgmma.choose(rows, w, precision), rows, w, precision, out=out[rank * M : (rank + 1) * M])
+
+    as_they_arrive([x], product, group)
     return out

@@ -1,4 +1,4 @@
-"""Plans of attention/wgmma.cu, and the choice of one from the sizes of a call.
+"""Plans of attention/wgmma.cuh, and the choice of one from the sizes of a call.
 
 On the 56 timed cases with D 64 and 128 (H200) the chosen plan takes 1.004 times as long as the best one in the
 geometric mean, and 1.047 times in the worst case: results/nvidia-h200/proof/attention_plans.csv,
@@ -33,7 +33,7 @@ PLANS = {
     128: (Plan(128, 128), Plan(128, 176)),
     256: (Plan(128, 64),),
 }
-"""Plans by D, in the order of launch_head in wgmma.cu."""
+"""Plans by D, in the order of launch_head in wgmma.cuh."""
 LONG_KEYS = 2048
 """Number of keys from which the steps of a tile hide its first loads, first softmax and store."""
 FULL_WAVES = 1.5

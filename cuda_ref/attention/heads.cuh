@@ -25,6 +25,7 @@ struct Heads {
     int window = 0;  // keys that a query sees up to its own, in kernels with a WINDOW
     const void* d_out = nullptr;
     HeadStrides d_out_strides = {};
+    const float *scale_q = nullptr, *scale_k = nullptr, *scale_v = nullptr;  // of float8 operands
 };
 
 struct Tile {

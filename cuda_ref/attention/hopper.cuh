@@ -74,23 +74,63 @@ struct Schedule {
     }
 };
 
-// Copies ROWS rows of a head, from `row` on, in boxes of 64 columns. Rows beyond the head are zeros.
-template <int ROWS, int D>
+// Bytes of the boxes of a row of D elements.
+template <int D, int BYTES = 2>
+constexpr int BOXED_BYTES = ceil_div(D * BYTES, ROW_BYTES) * ROW_BYTES;
+
+// Copies ROWS rows of a head, from `row` on, in boxes of 128 bytes of columns. Rows beyond the head, and columns beyond
+// the last, are zeros. BYTES: of an element.
+template <int ROWS, int D, int BYTES = 2>
 __device__ __forceinline__ void load_boxes(uint32_t to, const CUtensorMap* map, int row, int head, int batch,
                                            uint32_t barrier) {
 #pragma unroll
-    for (int column = 0; column < D; column += 64) {
-        tma_load(to + column * ROWS * 2, map, column, row, head, batch, barrier);
+    for (int column = 0; column < D; column += ROW_BYTES / BYTES) {
+        tma_load(to + column * ROWS * BYTES, map, column, row, head, batch, barrier);
     }
 }
 
 // load_boxes, after an arrival at the barrier that announces `bytes`: the bytes of this load and of loads that follow.
-template <int ROWS, int D>
+template <int ROWS, int D, int BYTES = 2>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, int row, int head, int batch,
-                                          uint32_t barrier, int bytes = ROWS * D * 2) {
+                                          uint32_t barrier, int bytes = ROWS * BOXED_BYTES<D, BYTES>) {
     mbarrier_arrive_expect_tx(barrier, bytes);
-    load_boxes<ROWS, D>(to, map, row, head, batch, barrier);
+    load_boxes<ROWS, D, BYTES>(to, map, row, head, batch, barrier);
 }
+
+// The factor of products of q and k, as an exponent of 2.
+template <typename T>
+__device__ __forceinline__ float score_scale(const Heads& heads) {
+    if constexpr (std::is_same_v<T, Float8>) {
+        return heads.scale_log2 * *heads.scale_q * *heads.scale_k;
+    } else {
+        return heads.scale_log2;
+    }
+}
+
+// The factor of sums of values.
+template <typename T>
+__device__ __forceinline__ float value_scale(const Heads& heads) {
+    if constexpr (std::is_same_v<T, Float8>) {
+        return *heads.scale_v;
+    } else {
+        return 1;
+    }
+}
+
+// Orders the products of the consumers of a block: each waits until the previous one has started its own.
+template <typename P>
+struct Turns {
+    int consumer;
+
+    __device__ __forceinline__ void take() const {
+        if constexpr (P::TURNS) named_barrier_sync(1 + consumer, 2 * WARPGROUP);
+    }
+    __device__ __forceinline__ void pass() const {
+        if constexpr (P::TURNS) {
+            named_barrier_arrive(1 + (consumer + 1) % P::CONSUMERS, 2 * WARPGROUP);
+        }
+    }
+};
 
 // scores = q k^T for 64 queries and BLOCK_N keys, both in boxes of 64 columns.
 template <typename T, int D, int COUNT>
@@ -120,6 +160,25 @@ template <typename T, int COUNT>
 __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], const float (&p)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT / 2; ++i) weights[i] = rounded_pair<T>(p[2 * i], p[2 * i + 1]);
+}
+
+// Makes a thread's sum that of all columns of its row.
+__device__ __forceinline__ void add_lanes(float& sum) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
+// Multiplies acc by `scale`, and divides it by the sums over all columns, which become those of the whole rows.
+template <int COUNT>
+__device__ __forceinline__ void divide_by_sums(float (&acc)[COUNT], float (&sum)[2], float scale) {
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        add_lanes(sum[r]);
+        factor[r] = scale / sum[r];
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
 }
 
 // The online softmax of the two rows of a thread. Four threads share a row.
@@ -165,18 +224,9 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 
-    // Divides acc by the sums over all columns.
     template <int COUNT>
     __device__ __forceinline__ void normalize(float (&acc)[COUNT]) {
-        float inverse[2];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-            inverse[r] = 1.0f / sum[r];
-        }
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) acc[i] *= inverse[i / 2 % 2];
+        divide_by_sums(acc, sum, 1);
     }
 };
 
@@ -207,11 +257,11 @@ __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the start of the head; its rows
-// are `pitch` elements apart. Each thread stores 16 bytes at a time.
-template <typename T, int COUNT>
-__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
-                                           int rows) {
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, for which is_stored(row) is true. `out` is
+// the start of the head; its rows are `pitch` elements apart. Each thread stores 16 bytes at a time.
+template <typename T, int COUNT, typename IsStored>
+__device__ __forceinline__ void store_rows_if(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                              IsStored is_stored) {
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += 4) {
@@ -221,17 +271,25 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, c
 #pragma unroll
             for (int i = 0; i < 4; ++i) x[i] = rounded_pair<T>(acc[(j + i) * 4 + 2 * r], acc[(j + i) * 4 + 2 * r + 1]);
             transpose_in_quad(x, t);
-            if (first + 8 * r < rows) {
+            if (is_stored(first + 8 * r)) {
                 *reinterpret_cast<uint4*>(out + (first + 8 * r) * pitch + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
             }
         }
     }
 }
 
+// The same, up to row `rows` of the head.
+template <typename T, int COUNT>
+__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                           int rows) {
+    store_rows_if(out, pitch, acc, row, [&](int i) { return i < rows; });
+}
+
 // A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time. Hidden keys are left out
 // instead of weighted by 0, because 0 times NaN or infinity is NaN.
 template <typename T, int D, bool WINDOW>
-__device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ out, int batch, int head, int row) {
+__device__ __noinline__ void attend_by_key(const Heads& heads, Output<T>* __restrict__ out, int batch, int head,
+                                           int row) {
     constexpr int EACH = D / 32;  // columns per lane
     const int lane = threadIdx.x % 32, later = heads.S_k - heads.S_q;
     auto rows_of = [&](const void* x, const HeadStrides& strides, int h) {
@@ -248,7 +306,7 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
             float score = 0;
             for (int c = 0; c < EACH; ++c) score += q[c] * to_float(keys[key * heads.k_strides.row + c]);
             for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(0xffffffffu, score, offset);
-            score *= heads.scale_log2;
+            score *= score_scale<T>(heads);
             const float largest = fmaxf(maximum, score), origin = largest == -INF ? 0.0f : largest;
             const float weight = exp2_approximate(score - origin), factor = exp2_approximate(maximum - origin);
             sum = sum * factor + weight;
@@ -259,17 +317,18 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
         }
         const bool blind = i + later < 0;
         for (int c = 0; c < EACH; ++c) {
-            out[i * heads.out_strides.row + lane * EACH + c] = from_float<T>(blind ? 0.0f : acc[c] / sum);
+            const float result = blind ? 0.0f : acc[c] / sum * value_scale<T>(heads);
+            out[i * heads.out_strides.row + lane * EACH + c] = from_float<Output<T>>(result);
         }
     }
 }
 
-// Stores 64 rows of the output of a tile. Under a causal mask, queries that see no key give zeros, and rows with a NaN
+// Stores 64 rows of the output of a tile, from operands of type T. Under a causal mask, queries that see no key give zeros, and rows with a NaN
 // are computed again.
 template <typename T, bool CAUSAL, bool WINDOW = false, int COUNT>
-__device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__ out, float (&acc)[COUNT],
+__device__ __forceinline__ void store_output(const Heads& heads, Output<T>* __restrict__ out, float (&acc)[COUNT],
                                              const Tile& tile, int row) {
-    T* const head = out + tile.batch * heads.out_strides.batch + tile.head * heads.out_strides.head;
+    Output<T>* const head = out + tile.batch * heads.out_strides.batch + tile.head * heads.out_strides.head;
     if constexpr (CAUSAL) {
         const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16;
         const int last_key = first + thread % 32 / 4 + heads.S_k - heads.S_q;

@@ -5,57 +5,13 @@
 // The persistent kernel of matmul/wgmma.cuh: a producer thread fills a ring of stages by TMA, and consumer warpgroups
 // multiply. A stage holds 128 k of each row, which is a group.
 //
-// Adds to it: a consumer sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time, and
-// adds the sums times their scales to its own in float32. These multiply-adds cost no more than the additions of
-// matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
-//
-// Scales. The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns.
-// They are loaded from the caches while the group before is multiplied.
+// Adds to it: a consumer adds the sums of groups times their scales to its own (products.cuh).
 //
 // Precision: products are exact; the tensor cores keep 14 bits of a group's sum; all else is float32, rounded once.
 //
 // Source: DeepSeek-V3 Technical Report (2024), section 3.3.2; DeepGEMM (github.com/deepseek-ai/DeepGEMM), its promotion.
-#include "block_scaled_matmul/scales.cuh"
+#include "block_scaled_matmul/products.cuh"
 #include "matmul/wgmma.cuh"
-
-// acc += the scaled sums of `count` groups, from group `first` on.
-template <typename C>
-__device__ __forceinline__ void multiply_scaled(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int first,
-                                                int count, const TileScales<C::BLOCK_N / GROUP>& scales,
-                                                ConsumerPipeline<C>& pipeline) {
-    static_assert(C::BLOCK_N % GROUP == 0 && ROW_BYTES == GROUP, "");
-    float sums[GROUP / 2] = {};
-    GroupScales<C::BLOCK_N / GROUP> next = scales.load(first);
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-        const GroupScales<C::BLOCK_N / GROUP> current = next;
-        next = scales.load(first + min(i + 1, count - 1));
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, 0);
-        pipeline.wait();
-#pragma unroll
-        for (int j = 0; j < C::BLOCK_N / GROUP; ++j) {
-            const uint64_t b = wgmma_descriptor(tile + C::A_BYTES + j * GROUP * ROW_BYTES, 0);
-            wgmma_fence();
-            wgmma<Float8, false, false, false>(sums, a, b);
-#pragma unroll
-            for (int part = 1; part < 4; ++part) {
-                wgmma<Float8, false, false>(sums, a + part * K_MAJOR_STEP, b + part * K_MAJOR_STEP);
-            }
-            wgmma_commit_group();
-            const float scale[] = {current.rows[0] * current.blocks[j], current.rows[1] * current.blocks[j]};
-            wgmma_wait_group<0>();
-            warpgroup_fence_operand(sums);
-            if (j + 1 == C::BLOCK_N / GROUP) {
-                pipeline.advance();
-                pipeline.release_previous();
-            }
-#pragma unroll
-            for (int c = 0; c < GROUP / 2; ++c) acc[j * GROUP / 2 + c] += sums[c] * scale[c % 4 / 2];
-        }
-    }
-    pipeline.previous = -1;
-}
 
 template <typename C>
 __global__ void __launch_bounds__(C::THREADS)

@@ -23,7 +23,7 @@ def summed(
     """The sum of M rows of the products of all ranks, (M, N), not empty. M N elements fill whole packs.
 
     product(into) queues the product of this rank, which writes to `into`, (ranks M, N), contiguous. A CUDA graph cannot
-    repeat this: see `symmetric.arriving`.
+    repeat this: see `symmetric.as_they_arrive`.
     """
     memory, start, every = shares((group.size() * M, N), dtype, device, group, "whole")
     product(every[memory.rank])

@@ -8,7 +8,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_ring_attention
 from cuda_ref._runtime.shares import zigzag
-from cuda_ref._runtime.symmetric import arriving
+from cuda_ref._runtime.symmetric import as_they_arrive
 
 DETERMINISTIC = True
 
@@ -45,11 +45,14 @@ def ring_attention(
     acc = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
 
-    for step, (rank, (keys, values)) in enumerate(arriving(torch.stack((k, v)), group)):
+    def add(rank: int, keys: Tensor, values: Tensor) -> None:
+        step = (rank - group.rank()) % ranks
         build.launch(
             "ring_attention/ring_attention", "ring_attention", q.device,
             q, keys, values, out, m, l, acc, B, H, H_kv, S, D, *q.stride()[:3], half,
             *zigzag(group.rank(), ranks, S), *zigzag(rank, ranks, S),
             causal, step == 0, step == ranks - 1, D**-0.5, build.DTYPES[q.dtype],
         )  # fmt: skip
+
+    as_they_arrive([k, v], add, group, chained=True)
     return out

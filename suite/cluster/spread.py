@@ -82,6 +82,7 @@ def _is_timed(row: Row) -> bool:
 def _add(row: Row, again: Row, times: list[float]) -> None:
     """Add the result of another device to `row`, in place. A failure there counts, unless it came from outside."""
     if again.killed_from_outside:
+        row.reason = joined_reasons(row.reason, f"not timed on another device: {again.reason}")
         return
     if again.status is Status.OK and again.device_us:
         times.append(again.device_us)

@@ -18,13 +18,14 @@ from suite.hardware.monitor import (
     state,
     uuid,
 )
-from suite.hardware.threads import native_threads, native_threads_set, thread_settings
+from suite.hardware.threads import blas_threads_set, native_threads, native_threads_set, thread_settings
 
 __all__ = [
     "IDLE",
     "SLOWDOWNS",
     "Peaks",
     "State",
+    "blas_threads_set",
     "clock_reasons",
     "cpu_cache_bytes",
     "cpu_facts",

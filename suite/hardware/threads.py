@@ -6,8 +6,8 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -43,17 +43,28 @@ def native_threads_set() -> Iterator[int]:
     XLA cannot change its number once it is in use: the adapter of JAX sets it before (`XLA_VARIABLE`).
     """
     count = native_threads()
-    with ExitStack() as restored:
-        for get, set_to in _thread_counts():
-            before = get()
-            if before != count:
-                restored.callback(set_to, before)
-                set_to(count)
+    with _set_to(count, _thread_counts()):
         yield count
+
+
+def blas_threads_set(count: int) -> AbstractContextManager[None]:
+    """Give NumPy's products `count` threads in this process. Restores their number at the end."""
+    return _set_to(count, _openblas())
 
 
 Count = tuple[Callable[[], int], Callable[[int], object]]
 """Functions that read and set a library's number of threads."""
+
+
+@contextmanager
+def _set_to(count: int, libraries: Iterable[Count]) -> Iterator[None]:
+    with ExitStack() as restored:
+        for get, set_to in libraries:
+            before = get()
+            if before != count:
+                restored.callback(set_to, before)
+                set_to(count)
+        yield
 
 
 def _thread_counts() -> Iterator[Count]:

@@ -87,8 +87,10 @@ def drawn_scales(shape: Shape, source: torch.Generator, powers: tuple[int, int] 
 
 
 def uneven_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Scales from 2^-18 to 7, with either sign."""
     a, b = (numbers.normals(shapes[i], case, source) for i in (0, 2))
-    return a, drawn_scales(shapes[1], source, (-18, 2)), b, drawn_scales(shapes[3], source, (-18, 2))
+    scale_a, scale_b = (numbers.with_signs(drawn_scales(shapes[i], source, (-18, 2)), source) for i in (1, 3))
+    return a, scale_a, b, scale_b
 
 
 def some_zero_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -103,7 +105,7 @@ def some_zero_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
 def largest_codes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """448, with one sign for most of a row."""
     signs = torch.where(torch.rand(shape, generator=source, device=source.device) < 0.1, -1.0, 1.0)
-    signs *= torch.randint(0, 2, (shape[0], 1), generator=source, device=source.device) * 2.0 - 1.0
+    signs *= torch.randint(0, 2, (*shape[:-1], 1), generator=source, device=source.device) * 2.0 - 1.0
     return (signs * MAX_FINITE[FLOAT8]).to(numbers.dtype_of(case))
 
 
@@ -120,11 +122,26 @@ def groups_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
     for number, span in groups(a.shape[1]):
         if number % 2:
             before = slice(span.start - GROUP, span.stop - GROUP)
-            a[:, span], b[:, span] = -a[:, before], b[:, before]
-            scale_a[:, number] = scale_a[:, number - 1] * (1.0 + 2.0**-7)
-            scale_b[:, number] = scale_b[:, number - 1]
+            a[..., span], b[..., span] = -a[..., before], b[..., before]
+            scale_a[..., number] = scale_a[..., number - 1] * (1.0 + 2.0**-7)
+            scale_b[..., number] = scale_b[..., number - 1]
     kind = numbers.dtype_of(case)
     return a.to(kind), scale_a, b.to(kind), scale_b
+
+
+def with_scales(found: Family) -> Family:
+    """Return the family with float32 scales in place of codes, NaN where these are NaN, unless it draws scales."""
+
+    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        a, of_a, b, of_b = found.values(shapes, case, source)
+        of_a, of_b = (
+            each if each.dtype == torch.float32
+            else drawn_scales(tuple(each.shape), source).masked_fill(each.float().isnan(), math.nan)
+            for each in (of_a, of_b)
+        )  # fmt: skip
+        return a, of_a, b, of_b
+
+    return replace(found, values=values)
 
 
 class BlockScaledMatmul(Operation):
@@ -135,25 +152,25 @@ class BlockScaledMatmul(Operation):
         "C[i, j] = sum over groups g of scale_a[i, g] scale_b[j // 128, g] times "
         "the sum over k in g of A[i, k] B[j, k], where g holds 128 terms of K"
     )
-    dims = ("M", "N", "K")
+    dims: tuple[str, ...] = ("M", "N", "K")
     is_square = True
     dtypes = (FLOAT8,)
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     sizes: ClassVar = {"N": (1, 140, 128, 257), "K": (1, 300, 128, 257, 1024)}
-    telling = (
+    telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("last_group", (40, 136, 129)),
         TellingCase("many_groups", (3, 2, 8_341)),
         TellingCase("many_blocks", (2, 8_341, 3)),
         TellingCase("1024_groups", (2, 2, 131_072), first=False),
         TellingCase("1024_blocks", (2, 131_072, 2), first=False),
     )
-    large = (
+    large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (40, 72, 16_392)),
         TellingCase("many_rows", (70_001, 9, 136)),
         TellingCase("many_columns", (9, 70_001, 136)),
     )
     # Infinite scales times sums of either sign, and scales below the normal range, depend on the order of products.
-    untold = ("infinity@", "subnormal@1", "subnormal@3")
+    untold: tuple[str, ...] = ("infinity@", "subnormal@1", "subnormal@3")
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1), (1, 129, 257), (65, 1, 127), (7, 300, 129), (64, 128, 128), (129, 257, 40),
     )  # fmt: skip
@@ -197,19 +214,7 @@ class BlockScaledMatmul(Operation):
         return ("promoted",)
 
     def family(self, inputs: str) -> Family:
-        """Return the family with float32 scales in place of codes, NaN where these are NaN, unless it draws scales."""
-        found = super().family(inputs)
-
-        def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-            a, of_a, b, of_b = found.values(shapes, case, source)
-            of_a, of_b = (
-                each if each.dtype == torch.float32
-                else drawn_scales(tuple(each.shape), source).masked_fill(each.float().isnan(), math.nan)
-                for each in (of_a, of_b)
-            )  # fmt: skip
-            return a, of_a, b, of_b
-
-        return replace(found, values=values)
+        return with_scales(super().family(inputs))
 
     def second_case(self, case: Case) -> Case:
         """Return the family of exact sums: the bound for normal numbers hides sums of more than 128 products."""

@@ -31,8 +31,6 @@ from suite.problem.truth import Truth
 ODD = (70, 5, 34, 65)
 """Shape of most families: odd N, and rows of x that are no multiple of 16 bytes."""
 ALL = ("uniform", "skewed", "empty", "one", "edges")
-SIZES_POSITION = 2
-"""Position of the sizes in the signature of each operation on groups of rows."""
 UNUSED_NAN = "unused_nan"
 """The family that has NaN in the weights of experts without rows."""
 
@@ -49,14 +47,14 @@ def by_experts(values: numbers.Values) -> numbers.Values:
 
 
 def with_sizes(found: Family) -> Family:
-    """Return the family with sizes as a third operand. Sizes are not repeated by strides if that changes them."""
+    """Return the family with sizes as the last operand. Sizes are not repeated by strides if that changes them."""
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        return (*found.values(shapes[:SIZES_POSITION], case, source), draw_sizes(case, source))
+        return (*found.values(shapes[:-1], case, source), draw_sizes(case, source))
 
     def place(operand: torch.Tensor, position: int) -> torch.Tensor:
         placed = found.place(operand, position)
-        return operand if position == SIZES_POSITION and not torch.equal(placed, operand) else placed
+        return operand if operand.dtype == torch.int32 and not torch.equal(placed, operand) else placed
 
     return replace(found, values=values, place=place)
 
@@ -77,6 +75,7 @@ class GroupedMatmul(Operation):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("groups_of_tiles", (1024, 16, 40, 24), options={"sizes": "edges"}),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
+        TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/repeated0"),
     )
     # XLA multiplies the rows of other experts by 0: a NaN in the weights of one reaches all rows. Sizes are integers.

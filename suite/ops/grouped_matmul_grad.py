@@ -46,6 +46,7 @@ class GroupedMatmulGrad(GroupedMatmul):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("groups_of_tiles", (1024, 16, 40, 24), options={"sizes": "edges"}),
         TellingCase("many_experts", (300, 259, 16, 8), options={"sizes": "edges"}, first=False),
+        TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/repeated0"),
     )
     untold: tuple[str, ...] = ("subnormal@", "nan@2", "infinity@2")  # the sizes are integers

@@ -97,9 +97,10 @@ def quarters(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 def uneven_scales(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Scales of groups are from 2^-10 to 1; in bfloat16 those of every second row lie below the range of float16."""
+    """Scales of groups are from 2^-10 to 1 with either sign; in bfloat16 those of every second row lie below the range
+    of float16."""
     x, weight = numbers.normals(shapes[0], case, source), codes_between(0, 15, shapes[1], source)
-    scale = drawn_scales(shapes[2], case, source, (-10, 0))
+    scale = numbers.with_signs(drawn_scales(shapes[2], case, source, (-10, 0)), source)
     if case.dtype == "bfloat16":
         scale[1::2] *= 2.0**-30
     return (x, weight, scale, *drawn_zeros(shapes, case, source))

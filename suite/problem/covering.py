@@ -11,30 +11,40 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 Row = dict[str, Any]
 Pair = tuple[tuple[str, int], tuple[str, int]]
 
+NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
 POOL = 1500
 """Random rows to choose from."""
 TRIES = 40
 """Random rows tried for a pair that the pool does not have. If all are invalid, the pair is left out."""
 
 
-def cover(factors: Mapping[str, Sequence[Any]], cost: Callable[[Row], float | None]) -> list[Row]:
+def cover(
+    factors: Mapping[str, Sequence[Any]],
+    cost: Callable[[Row], float | None],
+    added: Mapping[str, Sequence[Any]] = NOTHING,
+) -> list[Row]:
     """Return rows that contain every pair of levels of two factors that some valid row has.
 
-    factors: levels by factor. cost: the cost of a row; None for one that is not valid. The first rows contain every
-    level at least once, if a valid row has it. The same arguments give the same rows.
+    factors: levels by factor. cost: the cost of a row; None for one that is not valid. added: further levels of some
+    factors; only pairs with one of them count then. The first rows contain every level that counts at least once, if a
+    valid row has it. The same arguments give the same rows.
     """
     source = random.Random(0)
     names = list(factors)
+    before = {name: len(levels) if added else 0 for name, levels in factors.items()}
+    factors = {name: (*levels, *added.get(name, ())) for name, levels in factors.items()}
     pairs = [
         ((one, i), (two, j))
         for one, two in combinations(names, 2)
         for i in range(len(factors[one]))
         for j in range(len(factors[two]))
+        if i >= before[one] or j >= before[two]
     ]
     bit = {pair: 1 << number for number, pair in enumerate(pairs)}
     pool: dict[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]] = {}
@@ -47,8 +57,8 @@ def cover(factors: Mapping[str, Sequence[Any]], cost: Callable[[Row], float | No
             price = cost(levels)
             if price is None:
                 return 0
-            mask = sum(bit[(one, row[one]), (two, row[two])] for one, two in combinations(names, 2))
-            pool[key] = price, mask, frozenset(row.items())
+            mask = sum(bit.get(((one, row[one]), (two, row[two])), 0) for one, two in combinations(names, 2))
+            pool[key] = price, mask, frozenset((name, at) for name, at in row.items() if at >= before[name])
         return pool[key][1]
 
     for _ in range(POOL):

@@ -158,6 +158,11 @@ def largest(case: Case) -> float:
     return (2.0 - 2.0**-10) * 2.0**127 if case.precision == "tf32" else MAX_FINITE[case.dtype]
 
 
+def with_signs(operand: torch.Tensor, source: torch.Generator) -> torch.Tensor:
+    """Give each number a random sign."""
+    return torch.where(_with_probability(0.5, tuple(operand.shape), source), -operand, operand)
+
+
 def put(operand: torch.Tensor, value: float, index: tuple[int, ...]) -> None:
     """Set operand[index] to a value, unless the operand is empty."""
     if operand.numel():

@@ -57,7 +57,7 @@ class Operation(ABC):
     families: ClassVar[Mapping[str, Family]]
     """Kinds of inputs by name: `normal`, and others that break kernels."""
     telling: ClassVar[tuple[TellingCase, ...]] = ()
-    """Telling cases beside those that are built from the declarations (`suite/problem/telling_case.py`). Every
+    """Telling cases beside those that are built from the declarations (`suite/problem/telling_set.py`). Every
     implementation must pass them in a plain run."""
     untold: tuple[str, ...] = ()
     """Names of telling cases, or of their families, that are left out because libraries get them wrong. `subnormal@`
@@ -289,7 +289,7 @@ class Operation(ABC):
 
         A user's operation has none: only the sizes in its file are known to be valid.
         """
-        from suite.problem.telling_case import all_telling_cases
+        from suite.problem.telling_set import all_telling_cases
 
         return all_telling_cases(self) if self.source is None else ()
 

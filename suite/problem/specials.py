@@ -57,6 +57,11 @@ def kind_of(name: str) -> str:
     return name.partition("@")[0]
 
 
+def position_of(name: str) -> int:
+    """Return the position of the operand: that of `nan@1` is 1."""
+    return int(name.partition("@")[2])
+
+
 def known(name: str) -> bool:
     kind, _, position = name.partition("@")
     return kind in KINDS and position.isdecimal()
@@ -68,7 +73,7 @@ def about(name: str) -> str:
 
 def values(name: str, usual: Values) -> Values:
     """Draw by `usual`, and change one operand."""
-    (_, change), position = KINDS[kind_of(name)], int(name.partition("@")[2])
+    (_, change), position = KINDS[kind_of(name)], position_of(name)
 
     def drawn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         found = usual(shapes, case, source)

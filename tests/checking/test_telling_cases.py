@@ -48,8 +48,8 @@ def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> N
     op = ops.get(name)
     names = [each.name for each in op.all_telling]
     usual = [each for each in op.all_telling if not added_operands(op, op.case(each.shape, **each.options))]
-    assert 20 <= len(usual) <= 135
-    assert len(set(names)) == len(names) <= len(usual) + 50
+    assert 20 <= len(usual) <= 145
+    assert len(set(names)) == len(names) <= len(usual) + 80
     for dtype in op.dtypes:
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
@@ -70,6 +70,64 @@ def test_every_operand_has_special_numbers_and_far_offsets_and_every_result_many
     assert all(any("stepped" in each[position : position + 1] for each in placed) for position in range(operands))
     shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in op.all_telling]
     assert all(max(map(math.prod, result)) > 2**16 for result in zip(*shapes, strict=True) if result[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "position", "inputs"),
+    [
+        ("int4_matmul", {"zeros": True}, 3, {"repeated0", "repeated1", "misaligned", "far0", "far1"}),
+        ("lstm", {"layers": "2"}, 6, {"repeated2", "misaligned", "far0", "nan@6", "infinity@6", "subnormal@6"}),
+    ],
+)
+def test_operands_of_an_option_have_cases_of_their_own(
+    name: str, options: dict[str, Any], position: int, inputs: set[str]
+) -> None:
+    alike = [each.inputs for each in ops.get(name).all_telling if options.items() <= each.options.items()]
+    words = [each.split("/") for each in alike]
+    told = {each[position] for each in words if len(each) > position} | {each[0] for each in words if len(each) == 1}
+    assert inputs <= told
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_each_value_of_an_option_has_repeated_operands(name: str) -> None:
+    op = ops.get(name)
+    repeated = [each.options for each in op.all_telling if "repeated" in each.inputs]
+    choices = [{option.name: value} for option in op.options if not option.beyond for value in option.values[1:]]
+    assert all(any(chosen.items() <= options.items() for options in repeated) for chosen in choices)
+
+
+@pytest.mark.parametrize("name", ["vector_add", "matmul", "lstm", "conv2d", "cumsum", "grouped_matmul", "top_k"])
+def test_each_dimension_has_a_size_that_is_a_multiple_of_4_and_not_of_8(name: str) -> None:
+    op = ops.get(name)
+    shapes = [dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling]
+    assert all(
+        any(shape[dim] % 8 == 4 for shape in shapes) for dim in op.dims if dim not in ("R", "S", "stride", "padding")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "options"),
+    [
+        ("int4_matmul", 3, {"zeros": True}),
+        ("block_scaled_matmul", 1, {}),
+        ("lstm", 1, {}),
+        ("quantize", -1, {"group": "128"}),
+    ],
+)
+def test_the_last_two_axes_of_each_array_are_equal_in_some_case(
+    name: str, position: int, options: dict[str, Any]
+) -> None:
+    op = ops.get(name)
+    alike = [op.case(each.shape, **each.options) for each in op.all_telling if options.items() <= each.options.items()]
+    arrays = [(op.operands(each) if position >= 0 else op.output_shapes(each))[position] for each in alike]
+    assert any(array[-1] == array[-2] > 2 for array in arrays)
+
+
+def test_a_long_dimension_meets_every_layout_and_option() -> None:
+    long = [each for each in ops.get("lstm").all_telling if 131 in each.shape]
+    placed = {each.inputs.split("/")[2] for each in long if "/" in each.inputs}
+    assert placed >= {"transposed", "padded", "stepped", "misaligned"}
+    assert {each.options.get("layers", "1") for each in long} == {"1", "2", "3", "4"}
 
 
 @pytest.mark.parametrize(

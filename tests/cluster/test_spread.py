@@ -125,6 +125,19 @@ def test_a_failure_on_a_further_device_is_the_rows() -> None:
     assert [row.gpus for row in rows] == [None, 2]
 
 
+def test_a_row_says_why_a_further_device_gives_no_time() -> None:
+    class Killed(Simulated):
+        def rows(self, device: str, task: Task) -> tuple[Row, ...]:
+            found = super().rows(device, task)
+            if task.again:
+                found[0].status, found[0].killed_from_outside, found[0].reason = Status.ERROR, True, "SIGKILL"
+            return found
+
+    rows = Killed(["a", "b"], cases=1).run()
+    assert [(row.status, row.gpus) for row in rows] == [(Status.OK, None), (Status.OK, 2)]
+    assert rows[0].reason == "not timed on another device: SIGKILL"
+
+
 def test_a_resumed_run_times_again_what_has_no_spread_yet() -> None:
     first = Simulated(["a", "b"], cases=1)
     first.ledger = Ledger(jobs_of(1), Options(CPU), first.stored, {})

@@ -20,12 +20,15 @@ from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 KERNELS = (
-    *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
-    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh"),
+    *("attention/float8.cu", "attention/wgmma.cu", "attention/wgmma.cuh"),
+    *("attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh", "attention/float8.cuh"),
     "attention_grad/hopper.cuh",
-    *("grouped_matmul/wgmma.cu", "grouped_matmul/store.cuh", "grouped_matmul_grad/wgmma.cu"),
+    *("grouped_matmul/wgmma.cu", "grouped_matmul/loads.cuh", "grouped_matmul/store.cuh"),
+    *("grouped_matmul_grad/wgmma.cu", "grouped_block_scaled_matmul/wgmma.cu"),
     *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),
-    *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "matmul/skinny.cuh", "matmul/wgmma.cuh"),
+    *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "block_scaled_matmul/products.cuh"),
+    *("matmul/skinny.cuh", "matmul/wgmma.cuh"),
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
 

@@ -43,6 +43,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "int4_matmul": lambda size: (32, size, size + 16),
     "grouped_matmul": lambda size: (size, 3, 64, size + 16),
     "grouped_matmul_grad": lambda size: (64, 3, size, size + 16),
+    "grouped_block_scaled_matmul": lambda size: (size, 3, 64, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),
     "conv2d": lambda size: (2, 9, size // 8, 64, 40, 3, 3, 1, 1),
     "max_pool2d": lambda size: (2, 9, size // 8, 64, 3, 3, 2, 1),

@@ -36,3 +36,12 @@ def test_every_pair_that_a_valid_row_has_occurs_and_no_other_row() -> None:
 def test_the_first_rows_have_every_level() -> None:
     rows = cover(FACTORS, lambda row: 1.0)[:7]
     assert all({row[name] for row in rows} == set(levels) for name, levels in FACTORS.items())
+
+
+def test_added_levels_are_in_pairs_with_all_others_and_pairs_without_them_do_not_count() -> None:
+    rows = cover(FACTORS, lambda row: 1.0, {"K": (131,)})
+    everything = [dict(zip(FACTORS, levels, strict=True)) for levels in product(*FACTORS.values())]
+    assert {pair for pair in pairs(rows) if ("K", 131) in (pair[:2], pair[2:])} == {
+        pair for pair in pairs([{**row, "K": 131} for row in everything]) if ("K", 131) in (pair[:2], pair[2:])
+    }
+    assert [row["K"] for row in rows] == [131] * 5

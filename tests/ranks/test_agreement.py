@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from suite import ops
@@ -9,10 +11,11 @@ from suite.hardware.device import resolve
 from suite.results.row import Row, Status
 from suite.runner.compare import compare
 from suite.runner.options import Options
-from suite.runner.plan import plan
+from suite.runner.plan import Job, plan
 from suite.runner.selection import Selection
 
 OVER_RANKS = [name for name in ops.names() if ops.over_ranks(name)]
+FRAMEWORKS = ("torch", "jax", "triton", "cuda")
 
 FAILS_ON_GPUS = {"jax/pallas"}
 """NCCL 2.28 does not give JAX's kernel the addresses of the other ranks' memory: ncclGetPeerDevicePointer fails."""
@@ -22,42 +25,59 @@ for each of a thousand heads, and XLA compiles each case twice. `--all-cases` ru
 all of them below."""
 
 
-def rows_of(
-    name: str, ranks: int, *dtypes: str, lines: tuple[str, ...] = (), device: str = "cpu", **options: bool
-) -> list[Row]:
-    where = resolve(device)
+def jobs_of(name: str, ranks: int, *dtypes: str, lines: tuple[str, ...] = (), device: str = "cpu") -> list[Job]:
     size = ops.get(name).usual_shape
     shape = ",".join(f"{dim}={each}" for dim, each in zip(ops.get(name).dims, size, strict=True))
-    selection = Selection((name,), lines, shapes=(shape,), dtypes=dtypes, precisions=("ieee",), ranks=ranks)
-    return compare(plan(selection, where), Options(where, **{"timed": False, **options}))  # type: ignore[arg-type]
+    return plan(
+        Selection((name,), lines, shapes=(shape,), dtypes=dtypes, precisions=("ieee",), ranks=ranks), resolve(device)
+    )
+
+
+def rows_of(jobs: Iterable[Job], device: str = "cpu", **options: bool) -> list[Row]:
+    """The rows of one run: the same ranks, which import every framework when they begin, run all operations."""
+    return compare([*jobs], Options(resolve(device), **{"timed": False, **options}))  # type: ignore[arg-type]
+
+
+def frameworks_of(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """The frameworks of each operation's rows."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row.operation, set()).add(row.implementation.partition("/")[0])
+    return found
 
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", OVER_RANKS)
-def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(name: str, request: pytest.FixtureRequest) -> None:
-    left_out = () if request.config.getoption("all_cases") else LONG.get(name, ())
-    frameworks = [each for each in ("torch", "jax", "triton", "cuda") if each not in left_out]
-    rows = rows_of(name, 2, "float32", lines=tuple(f"{each}*" for each in frameworks), telling=True)
-    ran = [row for row in rows if row.status is not Status.UNSUPPORTED]
-    assert {row.implementation.partition("/")[0] for row in ran} == set(frameworks)
-    assert [(row.implementation, row.dtype, row.reason) for row in ran if row.status is not Status.OK] == []
+def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(every: bool) -> None:
+    left_out = {} if every else LONG
+    frameworks = {name: {*FRAMEWORKS} - {*left_out.get(name, ())} for name in OVER_RANKS}
+    jobs = [
+        job
+        for name, chosen in frameworks.items()
+        for job in jobs_of(name, 2, "float32", lines=tuple(f"{each}*" for each in sorted(chosen)))
+    ]
+    ran = [row for row in rows_of(jobs, telling=True) if row.status is not Status.UNSUPPORTED]
+    assert frameworks_of(ran) == frameworks
+    assert [(row.operation, row.implementation, row.reason) for row in ran if row.status is not Status.OK] == []
     assert all(len(row.checked.split(", ")) >= 12 and row.ranks == 2 for row in ran)
     assert all("gloo" in row.versions for row in ran)
 
 
-@pytest.mark.slow(seconds=15)
-@pytest.mark.parametrize("name", OVER_RANKS)
-def test_all_lines_agree_on_three_ranks(name: str) -> None:
-    rows = rows_of(name, 3, "bfloat16")
-    assert {(row.status, row.reason) for row in rows if row.status is not Status.UNSUPPORTED} == {(Status.OK, "")}
+@pytest.mark.slow(seconds=30)
+@pytest.mark.timeout(900)
+def test_all_lines_agree_on_three_ranks() -> None:
+    rows = rows_of(job for name in OVER_RANKS for job in jobs_of(name, 3, "bfloat16"))
+    ran = [row for row in rows if row.status is not Status.UNSUPPORTED]
+    assert frameworks_of(ran) == {name: {*FRAMEWORKS} for name in OVER_RANKS}
+    assert [(row.operation, row.implementation, row.reason) for row in ran if row.status is not Status.OK] == []
 
 
 @pytest.mark.two_gpus
+@pytest.mark.timeout(900)  # a first run builds the CUDA sources
 @pytest.mark.parametrize("name", OVER_RANKS)
 def test_all_lines_agree_on_two_gpus_and_are_timed(name: str) -> None:
-    rows = rows_of(name, 2, "float32", "bfloat16", device="cuda", timed=True, telling=True)
+    rows = rows_of(jobs_of(name, 2, "float32", "bfloat16", device="cuda"), "cuda", timed=True, telling=True)
     ran = [row for row in rows if row.status is not Status.UNSUPPORTED and row.implementation not in FAILS_ON_GPUS]
-    assert {row.implementation.partition("/")[0] for row in ran} == {"torch", "jax", "triton", "cuda"}
+    assert frameworks_of(ran) == {name: {*FRAMEWORKS}}
     assert [(row.implementation, row.dtype, row.reason) for row in ran if row.status is not Status.OK] == []
     assert all(row.device_us and row.bus_gb_per_s for row in ran)

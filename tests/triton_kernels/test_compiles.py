@@ -66,6 +66,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],
         "grouped_matmul_persistent bfloat16 nn 32768x8x4096x14336",
         "grouped_matmul_persistent bfloat16 nt 512x128x2048x768 first",
+        "grouped_block_scaled_matmul float8_e4m3fn 32768x8x4096x14336 first",
+        "grouped_block_scaled_matmul_persistent float8_e4m3fn 32768x8x4096x14336 first",
         "grouped_matmul_grad bfloat16 nn 32768x8x4096x14336 first",
         "grouped_matmul_grad_persistent bfloat16 nn 32768x8x4096x14336 first",
     ],
@@ -142,11 +144,6 @@ def chosen(groups: Iterable[Sequence[str]], *, every: bool) -> list[str]:
         kept = {*ALWAYS, *covering_words(group)}
         few += [each for each in group if each in kept]
     return [f"{launch.removesuffix(' first')} first" for launch in few]
-
-
-@pytest.fixture
-def every(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("all_cases"))
 
 
 def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:

@@ -47,14 +47,13 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE
-    MxNxk"; "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32
-    LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]";
-    "attention_gluon DTYPE D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]";
-    "paged_attention[_parts] DTYPE D"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
-    "block_scaled_matmul[_VARIANT] float8_e4m3fn MxNxK"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE";
-    "lstm[_persistent] DTYPE BxH"; "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT]
-    DTYPE MxNxK [zeros]".
+    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE MxNxk";
+    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
+    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]"; "attention_gluon DTYPE
+    D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
+    "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "[grouped_]block_scaled_matmul[_VARIANT] float8_e4m3fn
+    MxNxK|TxExKxN"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH";
+    "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -152,10 +151,11 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 
 def block_scaled(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
-    M, N, K = map(int, rest[0].split("x"))
-    groups = -(-K // 128)
-    scales = empty(M, groups, dtype=torch.float32), empty(-(-N // 128), groups, dtype=torch.float32)
-    yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(N, K, dtype=dtype), scales[1])
+    M, *E, K, N = map(int, rest[0].split("x"))
+    N, K = (N, K) if E else (K, N)  # TxExKxN or MxNxK
+    groups, sizes = -(-K // 128), [empty(*E, dtype=torch.int32)] if E else []
+    scales = empty(M, groups, dtype=torch.float32), empty(*E, -(-N // 128), groups, dtype=torch.float32)
+    yield partial(function, empty(M, K, dtype=dtype), scales[0], empty(*E, N, K, dtype=dtype), scales[1], *sizes)
 
 
 def int4(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -249,6 +249,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "matmul": matmul,
     "block_scaled_matmul": block_scaled,
     "int4_matmul": int4,
+    "grouped_block_scaled_matmul": block_scaled,
     "grouped_matmul": grouped,
     "grouped_matmul_grad": grouped,
     "linear_sigmoid": linear,

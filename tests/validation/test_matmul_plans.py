@@ -22,21 +22,6 @@ ROWS = f"""M,N,K,layout,{",".join(matmul_plan_tables.FACTS)},plan,us,samples,err
 """
 
 
-def test_drawn_shapes_are_those_of_the_seed_and_odd_ones_are_among_them() -> None:
-    shapes = matmul_plans.drawn(200, 1)
-    assert shapes == matmul_plans.drawn(200, 1) != matmul_plans.drawn(200, 2)
-    for M, N, K in shapes:
-        small = M * N <= matmul_plans.SMALL_OUTPUT
-        most = matmul_plans.LONG_K if small else 16384
-        assert all(size in range(1, 16385) for size in (M, N))
-        assert K in range(1, most + 1)
-    assert any(K > 16384 for *_, K in shapes)
-    aligned = sum(all(size % 8 == 0 for size in shape) for shape in shapes)
-    assert 60 < aligned < 140
-    assert sum(min(shape) <= 16 for shape in shapes) > 40
-    assert sum(max(shape) > 4096 for shape in shapes) > 40
-
-
 class Work:
     """A recorder, and a target, that know whether work on the device belongs to a sample."""
 

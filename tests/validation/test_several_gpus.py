@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from suite import ops
 from suite.results.row import Row, Status
@@ -40,6 +41,15 @@ def test_a_second_run_goes_on_in_the_folder_of_its_table(tmp_path: Path) -> None
     assert len({call[call.index("--out") + 1] for call in calls}) == len(several_gpus.TABLES) + 1
     assert all("--resume" in call for call in calls)
     assert "M=16,N=56,K=64" in calls[1]
+
+
+def test_the_sources_of_the_timed_lines_are_built_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"matmul/wgmma", "matmul/_wgmma16", "all_reduce/packets", "ring_attention/wgmma"} < set(
+        several_gpus.sources()
+    )
+    calls = several_gpus.commands(several_gpus.STEPS, 2, tmp_path, 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert several_gpus.main(calls[0][3:]) == 0, "without a GPU there is nothing to build"
 
 
 def test_the_time_ends_a_run_which_says_so(capfd: pytest.CaptureFixture[str]) -> None:

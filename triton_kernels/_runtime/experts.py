@@ -10,7 +10,8 @@ cuda_ref/_runtime/experts.py and copy it to the others; a test compares them. Th
 
 from __future__ import annotations
 
-from .operands import Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
+from .operands import FLOAT8, Array, check_arrays, check_devices, check_dims, check_shape, dtype_name
+from .products import GROUP
 
 
 def check_grouped_matmul(x: Array, weight: Array, sizes: Array) -> tuple[int, int, int, int]:
@@ -33,6 +34,32 @@ def check_grouped_matmul_grad(x: Array, dy: Array, sizes: Array) -> tuple[int, i
     _check_sizes(operation, ("x", (T, K), ("T", "K")), x, sizes, E)
     check_arrays(operation, {"x": x, "dy": dy})
     return T, E, K, dy.shape[1]
+
+
+def check_grouped_block_scaled_matmul(
+    x: Array, scale_x: Array, weight: Array, scale_weight: Array, sizes: Array
+) -> tuple[int, int, int, int]:
+    """Checks codes x (T, K) and weights (E, N, K) of float8_e4m3fn, their scales of float32, and sizes (E,), int32.
+
+    scale_x is (T, K/128) and scale_weight (E, N/128, K/128), rounded up. Returns T, E, K and N.
+    """
+    operation = "grouped_block_scaled_matmul"
+    T, K = check_dims(operation, "x", x, ("T", "K"))
+    check_shape(operation, ("x", (T, K), ("T", "K")), "weight", weight, ("E", "N", K))
+    E, N, _ = weight.shape
+    of_weight, groups = ("weight", (E, N, K), ("E", "N", "K")), -(-K // GROUP)
+    check_shape(operation, ("x", (T, K), ("T", "K")), "scale_x", scale_x, (T, groups))
+    check_shape(operation, of_weight, "scale_weight", scale_weight, (E, -(-N // GROUP), groups))
+    codes, scales = {"x": x, "weight": weight}, {"scale_x": scale_x, "scale_weight": scale_weight}
+    for arrays, expected in ((codes, FLOAT8), (scales, "float32")):
+        for name, each in arrays.items():
+            if dtype_name(each.dtype) != expected:
+                raise ValueError(f"{operation}: {name} must be {expected}; got {dtype_name(each.dtype)}")
+    _check_sizes(operation, of_weight, x, sizes, E)
+    check_arrays(operation, codes, float8=True)
+    check_arrays(operation, scales)
+    check_devices(operation, "x", x, {"scale_x": scale_x})
+    return T, E, K, N
 
 
 def _check_sizes(

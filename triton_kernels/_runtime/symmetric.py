@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ class Workspace(NamedTuple):
 _workspaces: dict[tuple[str, torch.device, int, str], Workspace] = {}
 _turns: dict[tuple[str, torch.device, int, str], int] = {}
 """The half of the memory, 0 or 1, that the last call used."""
-_streams: dict[torch.device, torch.cuda.Stream] = {}
+_streams_of: dict[torch.device, tuple[torch.cuda.Stream, torch.cuda.Stream]] = {}
 
 
 def workspace(group: dist.ProcessGroup, device: torch.device, data_bytes: int, use: str = "") -> Workspace:
@@ -102,41 +102,72 @@ def _on_cpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
     return Workspace(addresses, group.rank(), group.size(), size, tuple(maps), lambda: dist.barrier(group))
 
 
-def arriving(x: Tensor, group: dist.ProcessGroup) -> Iterator[tuple[int, Tensor]]:
-    """Yields (rank, x of that rank), contiguous, this rank's first, so that work on one hides the copy of the next.
+def as_they_arrive(
+    xs: Sequence[Tensor], use: Callable[..., object], group: dist.ProcessGroup, *, chained: bool = False
+) -> None:
+    """Calls use(rank, *xs of that rank) for each rank, this one first, so that work on one hides the copy of the next.
 
-    x has the same shape on all ranks. On a GPU the copies run on a stream of their own, and the current stream waits
-    for each. A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
+    xs: tensors of one shape and dtype, the same on all ranks. Those of other ranks are contiguous, lie at multiples of
+    256 bytes, and stay until the next call but one. `use` queues work on the current stream.
+    chained: each call needs the result of the one before. Other calls alternate between two streams: blocks of one
+    begin on multiprocessors that the last blocks of the one before leave idle.
+    On a GPU each rank sends its tensors by copies that need no multiprocessor, on a stream of their own. Kernels by
+    which the ranks meet do need one, and wait for persistent kernels, so none stands before a copy. A CUDA graph cannot
+    repeat this: calls use the halves of the memory in turns, which the host counts.
     """
-    x = x.contiguous()
-    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "arriving")
-    others = [(memory.rank + step) % memory.ranks for step in range(1, memory.ranks)]
-    if x.device.type == "cpu":
-        shared[memory.rank].copy_(x)
+    xs, ranks, rank, device = [x.contiguous() for x in xs], group.size(), group.rank(), xs[0].device
+    count, of_rank = xs[0].numel(), len(xs) * 256 * -(-xs[0].numel() * xs[0].element_size() // 256)
+    memory = workspace(group, device, 2 * ranks * of_rank, "arriving")
+    begin = HEADER + _turn(group, device, memory, "arriving") * memory.data_bytes // 2
+
+    def places(of: int, sender: int) -> Tensor:
+        """The memory of rank `of` that receives the tensors of `sender`."""
+        start = begin + sender * of_rank
+        every = memory.views[of][start : start + of_rank].view(xs[0].dtype).view(len(xs), -1)
+        return every[:, :count].unflatten(1, xs[0].shape)
+
+    def send(step: int) -> None:
+        to = (rank - step) % ranks
+        for place, x in zip(places(to, rank), xs, strict=True):
+            place.copy_(x)
+
+    if device.type == "cpu":
+        for step in range(1, ranks):
+            send(step)
         memory.meet()
-        yield memory.rank, x
-        yield from ((rank, shared[rank].clone()) for rank in others)
+        for step in range(ranks):
+            sender = (rank + step) % ranks
+            use(sender, *(xs if step == 0 else places(rank, sender)))
         return
-    current, copies = torch.cuda.current_stream(x.device), _stream(x.device)
+    current, (copies, side) = torch.cuda.current_stream(device), _streams(device)
+    current.wait_stream(copies)  # an earlier call may have used another stream
     copies.wait_stream(current)
-    arrived = []
+    sent = []
     with torch.cuda.stream(copies):
-        shared[memory.rank].copy_(x)
-        memory.meet()
-        for rank in others:
-            copy = torch.empty_like(x).copy_(shared[rank])
-            copy.record_stream(current)
-            arrived.append((rank, copy, copies.record_event()))
-    x.record_stream(copies)
-    yield memory.rank, x
-    for rank, copy, event in arrived:
-        current.wait_event(event)
-        yield rank, copy
+        for step in range(1, ranks):
+            send(step)
+            sent.append(copies.record_event())
+    use(rank, *xs)
+    met = None
+    for step, event in enumerate(sent, 1):
+        stream, sender = side if step % 2 and not chained else current, (rank + step) % ranks
+        for earlier in (event, met):
+            if earlier is not None:
+                stream.wait_event(earlier)
+        with torch.cuda.stream(stream):
+            memory.meet()
+            met = stream.record_event()
+            use(sender, *places(rank, sender))
+    current.wait_stream(side)
+    copies.wait_stream(current)
 
 
 def all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all. See `arriving`."""
-    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "arriving")
+    """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all.
+
+    A CUDA graph cannot repeat this: see `as_they_arrive`.
+    """
+    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "gathered")
     shared[memory.rank].copy_(x)
     memory.meet()
     return torch.cat(shared)
@@ -168,7 +199,7 @@ def all_to_all(
     product(rank, into) queues the product for `rank`, which writes to `into`, contiguous. This rank's product comes
     last, so that each product hides the copy of the one before. On a GPU the copies run on a stream of their own, and
     the current stream waits for all. Products lie at multiples of 256 bytes, and stay until the next call but one. A
-    CUDA graph cannot repeat this: see `arriving`.
+    CUDA graph cannot repeat this: see `as_they_arrive`.
     """
     ranks, rank = group.size(), group.rank()
     count = math.prod(shape)
@@ -182,7 +213,7 @@ def all_to_all(
         return every[:, :count].unflatten(1, shape)
 
     on_gpu = device.type == "cuda"
-    current, copies = (torch.cuda.current_stream(device), _stream(device)) if on_gpu else (None, None)
+    current, copies = (torch.cuda.current_stream(device), _streams(device)[0]) if on_gpu else (None, None)
     for step in range(1, ranks):
         to = (rank + step) % ranks
         leaving = torch.empty(shape, dtype=dtype, device=device)
@@ -214,7 +245,7 @@ def all_reduce_async(
     Work that the caller queues in between hides the sum; copies take no multiprocessor. Each rank adds one share of all
     vectors by `add(parts, out)`, parts (ranks, n), and sends its sum to all others. On a GPU
     everything runs on the stream of the copies, and the current stream waits. Shares lie at multiples of 256 bytes. A
-    CUDA graph cannot repeat this: see `arriving`.
+    CUDA graph cannot repeat this: see `as_they_arrive`.
     """
     n, ranks, rank = x.numel(), group.size(), group.rank()
     if n == 0:
@@ -231,7 +262,7 @@ def all_reduce_async(
         return memory.views[of][begin : begin + 2 * ranks * size].view(x.dtype).view(2, ranks, share)
 
     on_gpu = x.device.type == "cuda"
-    current, copies = (torch.cuda.current_stream(x.device), _stream(x.device)) if on_gpu else (None, None)
+    current, copies = (torch.cuda.current_stream(x.device), _streams(x.device)[0]) if on_gpu else (None, None)
     if current is not None and copies is not None:
         copies.wait_stream(current)
         x.record_stream(copies)
@@ -267,8 +298,8 @@ def _turn(group: dist.ProcessGroup, device: torch.device, memory: Workspace, use
     return _turns[key]
 
 
-def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream of a GPU on which copies between ranks run."""
-    if device not in _streams:
-        _streams[device] = torch.cuda.Stream(device)
-    return _streams[device]
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """The stream of a GPU on which copies between ranks run, and one beside the current stream for kernels."""
+    if device not in _streams_of:
+        _streams_of[device] = torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device)
+    return _streams_of[device]

@@ -86,7 +86,7 @@ def grouped_matmul(
     Source: Triton's tutorial on grouped products, whose programs read the shape of each product on the device.
     """
     T, E, K, N = check_grouped_matmul(x, weight, sizes)
-    check_sizes(T, E, K, N)
+    check_sizes("grouped_matmul", T, E, K, N)
     out = empty_output((T, N), x.dtype, x.device)
     if T > 0 and N > 0:
         tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
@@ -105,7 +105,7 @@ def experts_of(E: int) -> int:
     return max(16, triton.next_power_of_2(E))
 
 
-def check_sizes(*sizes: int) -> None:
+def check_sizes(operation: str, *sizes: int) -> None:
     """Raises NotImplementedError for sizes whose tiles have no 32-bit numbers."""
     if max(sizes) > 2**26:
-        raise NotImplementedError(f"grouped_matmul: T, E, K and N must be at most 2^26; got {sizes}")
+        raise NotImplementedError(f"{operation}: T, E, K and N must be at most 2^26; got {sizes}")

@@ -88,7 +88,7 @@ def grouped_matmul(
     Source: the persistent and the grouped matrix multiplication of Triton's tutorials.
     """
     T, E, K, N = check_grouped_matmul(x, weight, sizes)
-    check_sizes(T, E, K, N)
+    check_sizes("grouped_matmul", T, E, K, N)
     if x.dtype == torch.float32:
         raise NotImplementedError("grouped_matmul: tensor cores multiply float16 and bfloat16; got torch.float32")
     if x.is_cuda and torch.cuda.get_device_capability(x.device)[0] < 9:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+from suite import hardware
 from suite.frameworks import _caches
 from suite.frameworks.base import TorchAdapter
 from suite.hardware.device import Device
@@ -67,6 +68,18 @@ class Triton(TorchAdapter):
         @wraps(function)
         def call(*inputs: Any, **arguments: Any) -> Any:
             with stand_in(claims_cuda=True):
+                return function(*inputs, **arguments)
+
+        return call
+
+    def called_with(self, function: Callable[..., Any], operands: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """`function`; in the interpreted mode with one thread: a product of small blocks is slower with several."""
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            return function
+
+        @wraps(function)
+        def call(*inputs: Any, **arguments: Any) -> Any:
+            with hardware.blas_threads_set(1):
                 return function(*inputs, **arguments)
 
         return call

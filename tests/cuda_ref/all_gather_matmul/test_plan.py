@@ -12,9 +12,9 @@ def problem(M: int, N: int, K: int) -> Problem:
     return Problem(M, N, K, False, False, 132)
 
 
-def test_a_copy_behind_a_product_costs_nothing() -> None:
-    assert overlapped_us(2, 50.0, 100.0) == 200.0
-    assert overlapped_us(4, 50.0, 100.0) == 400.0
+def test_a_copy_behind_a_product_costs_a_meeting() -> None:
+    assert overlapped_us(2, 50.0, 100.0) == 203.0
+    assert overlapped_us(4, 50.0, 100.0) == 409.0
     assert overlapped_us(2, 150.0, 100.0) == 3.0 + 3.0 + 150.0 + 100.0
     assert gathered_us(3, 50.0, 100.0) == 206.0
 

@@ -26,7 +26,7 @@ CASES = [
 
 
 def test_the_plans_are_those_of_the_kernel() -> None:
-    text = (build.HERE / "attention/wgmma.cu").read_text()
+    text = (build.HERE / "attention/wgmma.cuh").read_text()
     of_file: dict[int, list[tuple[int, int, int]]] = {}
     for each in re.findall(r"Plan<(\d+, \d+, [^>]*)>", text):
         D, consumers, keys, _, _, *teams = (part.strip() for part in each.split(","))

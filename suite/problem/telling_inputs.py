@@ -1,0 +1,115 @@
+"""Telling cases by their inputs: numbers, repeated operands, addresses and far slices, mostly at the usual sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from suite.problem import far as far_apart
+from suite.problem import layouts
+from suite.problem.specials import names, position_of
+from suite.problem.telling_case import FEW, Declared, TellingCase, axes_of, choices, cost_of, name_of, operand_groups
+
+if TYPE_CHECKING:
+    from suite.problem.family import Family
+
+MOST_FIRST = 2**20
+"""With more elements or operations, the suite's own implementations skip a family's case."""
+WIDE = (8, 128)
+"""Numbers of elements that wide loads, or rows of whole tiles, have."""
+
+
+def families(op: Declared) -> Iterator[TellingCase]:
+    """Each family with numbers, options or a placement that the covering set does not have, at its first shape.
+
+    Every combination of its options is a case.
+    """
+    for name, family in op.families.items():
+        if family.needs_gpu or not family.shapes or _is_covered(op, family):
+            continue
+        values = {
+            option.name: family.options.get(option.name) or (option.values if option.every else option.values[:1])
+            for option in op.options
+        }
+        for number, chosen in enumerate(product(*values.values())):
+            options: dict[str, Any] = dict(zip(values, chosen, strict=True))
+            cheap = (cost_of(op, family.shapes[0], options, FEW) or 0) < MOST_FIRST
+            yield TellingCase(
+                name_of(op, name, family.shapes[0], options), family.shapes[0], name, options, cheap and number == 0
+            )
+
+
+def _is_covered(op: Declared, family: Family) -> bool:
+    usual = family.values is op.families["normal"].values and family.place in layouts.PLACEMENTS
+    return usual and not (family.options and family.place is layouts.PLACEMENTS[0])
+
+
+def repetitions(op: Declared) -> Iterator[TellingCase]:
+    for options, new in operand_groups(op):
+        axes = axes_of(op, options)
+        each = [{operand: axis} for operand in new for axis in range(axes[operand])]
+        together = _shared_axes(op) if 0 in new else ()
+        repeated = dict.fromkeys(layouts.repetition(len(axes), axis) for axis in (*each, *together))
+        for number, inputs in enumerate(repeated):
+            yield _usual(op, inputs, options, first=number == 0 and 0 in new)
+    for options in choices(op)[1:]:
+        axes = axes_of(op, options)
+        for turn in range(min(2, max(axes))):
+            all_operands = {operand: (turn + operand) % count for operand, count in enumerate(axes) if count}
+            yield _usual(op, layouts.repetition(len(axes), all_operands), options)
+
+
+def _usual(op: Declared, inputs: str, options: Mapping[str, Any], *, first: bool = False) -> TellingCase:
+    return TellingCase(name_of(op, inputs, op.usual_shape, options), op.usual_shape, inputs, options, first)
+
+
+def _shared_axes(op: Declared) -> Iterator[dict[int, int]]:
+    """For each size that several operands have and some result lacks: the first such axis, by the operand's position.
+
+    Results are sums along it.
+    """
+    sizes = op.covered_sizes()
+    usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    before = op.case(op.usual_shape)
+    for name, size in usual.items():
+        after = op.case(op.shape_of_sizes({**usual, name: 2 * size}))
+        axes = {
+            operand: axis
+            for operand, shapes in enumerate(zip(op.operands(before), op.operands(after), strict=True))
+            for axis in reversed([axis for axis, (one, other) in enumerate(zip(*shapes, strict=True)) if one != other])
+        }
+        results = zip(op.output_shapes(before), op.output_shapes(after), strict=True)
+        if len(axes) > 1 and any(one == other for one, other in results):
+            yield axes
+
+
+def specials(op: Declared) -> Iterator[TellingCase]:
+    """Special numbers in each operand that has numbers and an axis."""
+    for options, new in operand_groups(op):
+        case = op.case(op.usual_shape, **options)
+        shapes, dtypes = op.operands(case), op.operand_dtypes(case)
+        for inputs in names(len(shapes)):
+            at = position_of(inputs)
+            if at in new and shapes[at] and "int" not in dtypes[at]:
+                yield _usual(op, inputs, options)
+
+
+def misaligned(op: Declared) -> Iterator[TellingCase]:
+    """Sizes that permit wide loads, at addresses that do not."""
+    sizes = op.covered_sizes()
+    for (options, _), multiple in product(operand_groups(op), WIDE):
+        wide = {
+            name: next((size for size in levels if size and size % multiple == 0), max(levels))
+            for name, levels in sizes.items()
+        }
+        shape = op.shape_of_sizes(wide)
+        if cost_of(op, shape, options) is not None:
+            name = name_of(op, "misaligned" if multiple == WIDE[0] else f"misaligned_{multiple}", shape, options)
+            yield TellingCase(name, shape, "misaligned", options, first=False)
+
+
+def far(op: Declared) -> Iterator[TellingCase]:
+    for options, new in operand_groups(op):
+        for number, inputs in enumerate(far_apart.layouts(axes_of(op, options), layouts.FAR)):
+            yield _usual(op, inputs, options, first=number == 0 and 0 in new)

@@ -1,0 +1,124 @@
+"""Telling cases by their sizes: long dimensions, large results, long and equal axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from suite.problem.shape import Shape
+from suite.problem.telling_case import FEW, TILE, Declared, TellingCase, choices, cost_of, is_extent, small_sizes
+
+LONG = (131, 1024)
+"""Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
+FOURS = 132
+"""Another one, a multiple of 4 but not of 8: loads of 4 elements fit its rows, those of 8 do not."""
+LONGER = 2053
+"""Another one, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
+MANY = 2**16
+"""Elements of a result beyond which an index has more than 16 bits."""
+SQUARE = (3, 6, 12, 24, 48, 130, 260)
+"""Sizes of two dimensions, with which axes that are fractions or multiples of dimensions are equal too."""
+
+
+def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
+    sizes, small = op.covered_sizes(), small_sizes(op)
+    least = {name: min(levels) for name, levels in sizes.items()}
+    usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}
+    shape = op.shape_of_sizes(least)
+    if cost_of(op, shape) is not None:
+        yield TellingCase("least", shape, first=False)
+    for name in sizes:
+        for size in LONG:
+            longs = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
+            long = next((shape for shape in longs if cost_of(op, shape, factor=FEW) is not None), None)
+            if max(sizes[name]) < size and long is not None:
+                yield TellingCase(f"{name}={size}", long, first=False)
+        fours = op.shape_of_sizes({**small, name: FOURS})
+        if all(size % 8 != 4 for size in sizes[name]) and is_extent(op, fours, FOURS):
+            yield TellingCase(f"{name}={FOURS}", fours, first=False)
+        longer = op.shape_of_sizes({**small, name: LONGER})
+        if (cost_of(op, longer) or MANY) < MANY:
+            yield TellingCase(f"{name}={LONGER}", longer, first=False)
+        none = op.shape_of_sizes({**usual, name: 0})
+        if 0 not in sizes[name] and cost_of(op, none) is not None and 0 not in op.output_shape(op.case(none)):
+            yield TellingCase(f"{name}=0", none, first=False)
+
+
+def large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCase]:
+    """The cheapest case with a large result, for each result that is large in none of the other shapes.
+
+    One or two dimensions are long, the others small.
+    """
+    sizes, small = op.covered_sizes(), small_sizes(op)
+    long = [{name: MANY + 259} for name in sizes]
+    long += [dict.fromkeys(two, math.isqrt(MANY) + 7) for two in combinations(sizes, 2)]
+    shapes = [op.shape_of_sizes({**small, **each}) for each in long]
+    costs = {shape: found for shape in shapes if (found := cost_of(op, shape, factor=FEW)) is not None}
+    for number in reversed(range(len(op.output_shapes(op.case(op.usual_shape))))):  # the first is the largest
+
+        def is_large(shape: Shape, number: int = number) -> bool:
+            return math.prod(op.output_shapes(op.case(shape))[number]) > MANY
+
+        cheapest = min(filter(is_large, costs), key=costs.__getitem__, default=None)
+        if cheapest is not None and not any(map(is_large, others)):
+            others = (*others, cheapest)
+            yield TellingCase(op.case(cheapest).label, cheapest, first=False)
+
+
+def long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCase]:
+    """The cheapest case with a long axis, for each axis and option value that have no long case among `others`.
+
+    An axis may be a fraction of a dimension, such as the axis of groups of columns.
+    """
+    long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
+    shapes = [op.shape_of_sizes({**small_sizes(op), **each}) for each in long]
+    for chosen in choices(op):
+        costs = {shape: found for shape in shapes if (found := cost_of(op, shape, chosen, FEW)) is not None}
+        alike = [each for each in others if chosen.items() <= each.options.items()]
+        known = {axis for each in alike for axis in _axes_beyond_a_tile(op, each.shape, each.options)}
+        for shape in sorted(costs, key=costs.__getitem__):
+            beyond = _axes_beyond_a_tile(op, shape, chosen)
+            if beyond - known:
+                yield TellingCase(op.case(shape, **chosen).label, shape, options=chosen, first=False)
+            known |= beyond
+
+
+def squares(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCase]:
+    """The cheapest case in which the last two axes are equal, for each operand or result that has no such case.
+
+    A kernel that takes one of the axes for the other may be wrong there alone.
+    """
+    two = [
+        dict(zip(names, pair, strict=True))
+        for names in combinations(op.covered_sizes(), 2)
+        for pair in product(SQUARE, SQUARE)
+    ]
+    shapes = [op.shape_of_sizes({**small_sizes(op), **each}) for each in two]
+    for chosen in choices(op):
+        alike = [each for each in others if chosen.items() <= each.options.items()]
+        known = {number for each in alike for number in _squares(op, each.shape, each.options)}
+        missing = {number for number, array in _arrays(op, op.usual_shape, chosen).items() if len(array) > 1} - known
+        costs = {shape: found for shape in shapes if missing and (found := cost_of(op, shape, chosen)) is not None}
+        for shape in sorted(costs, key=costs.__getitem__):
+            if new := missing & _squares(op, shape, chosen):
+                missing -= new
+                yield TellingCase(op.case(shape, **chosen).label, shape, options=chosen, first=False)
+
+
+def _axes_beyond_a_tile(op: Declared, shape: Shape, options: Mapping[str, Any]) -> set[tuple[int, int]]:
+    arrays = _arrays(op, shape, options).items()
+    return {(number, axis) for number, array in arrays for axis, size in enumerate(array) if size > TILE}
+
+
+def _squares(op: Declared, shape: Shape, options: Mapping[str, Any]) -> set[int]:
+    arrays = _arrays(op, shape, options).items()
+    return {number for number, array in arrays if len(array) > 1 and array[-1] == array[-2] > 2}
+
+
+def _arrays(op: Declared, shape: Shape, options: Mapping[str, Any]) -> dict[int, Shape]:
+    """The shapes of operands by position, and those of results by position from the end, the last one at -1."""
+    case = op.case(shape, **options)
+    results = op.output_shapes(case)
+    return {**dict(enumerate(op.operands(case))), **dict(enumerate(results, -len(results)))}
