@@ -13,6 +13,8 @@ import typer
 
 from suite.cli.messages import say
 from suite.core.errors import UsageError
+from suite.core.files import read_source
+from suite.processes import tree
 
 if TYPE_CHECKING:
     from cuda_ref.build.counting import Counts
@@ -37,13 +39,19 @@ def emulate(
     if not file.is_file():
         raise UsageError(f"{file}: no such file")
     try:
+        read_source(file)  # before its includes: it may be too large
+    except OSError as error:
+        raise UsageError(f"{file}: {error}") from None
+    try:
         built = program(file.absolute(), count)
     except BuildError as error:
         say(f"error: {error}")  # the compiler's lines as they are: its carets point into the line above
         raise typer.Exit(1) from None
     say(f"{file.name}: emulated on the CPU")
     command = [str(built), *(arguments or [])]
-    raise typer.Exit(_run_and_count(command, built) if count else subprocess.run(command, check=False).returncode)
+    if count:
+        raise typer.Exit(_run_and_count(command, built))
+    raise typer.Exit(subprocess.run(command, check=False, preexec_fn=tree.end_with_parent).returncode)
 
 
 def _run_and_count(command: Sequence[str], built: Path) -> int:
@@ -53,7 +61,8 @@ def _run_and_count(command: Sequence[str], built: Path) -> int:
 
     with tempfile.TemporaryDirectory(prefix="suite-counts-") as folder:
         path = Path(folder, "counts")
-        status = subprocess.run(command, check=False, env={**os.environ, "CUDA_HOST_COUNTS": str(path)}).returncode
+        environment = {**os.environ, "CUDA_HOST_COUNTS": str(path)}
+        status = subprocess.run(command, check=False, env=environment, preexec_fn=tree.end_with_parent).returncode
         found = read(path, built) if path.exists() else []
     console = stdout()
     if found:

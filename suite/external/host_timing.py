@@ -131,6 +131,7 @@ class HostRecorder:
             self._empty[name].take()
         self._count += 1
         prepare()
+        self._cases[name].process.expect_still()
         begin = perf_counter_ns()
         sampled = self._cases[name].process.sample(p.Sample(name))
         self._results.take(name)

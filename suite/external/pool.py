@@ -278,6 +278,7 @@ class ExternalPool:
             case = SharedCase(process, problem, beside)
             yield case
             case.release()
+            process.pause()
         except BaseException as error:
             unsupported = isinstance(error, RaisedError) and error.kind == "unsupported"
             if not unsupported:
@@ -285,11 +286,10 @@ class ExternalPool:
                 self._discard(process)
                 raise
             case.release()
+            process.pause()
             raise
         finally:
             self._active.remove(process)
-            if owner in self._kept:
-                process.pause()
 
     def _running(self, owner: ExternalReference | None, timeout_s: float) -> ExternalProcess:
         process, name = self._kept.pop(owner, None), owner.name if owner is not None else None

@@ -34,10 +34,8 @@ WARM_UP_PINGS, PINGS, PING_QUANTILE = 5, 21, 0.75
 MAX_HANDOFF_NS = 1_000_000
 """Largest cost of a command that is accepted: on a busy machine some commands wait for a processor."""
 
-RUNNING = ("R", "S", "D")
-"""States of a process that a signal has not stopped."""
-STOP_S = 0.1
-"""Time allowed for a process to stop after a signal."""
+STOP_S = 1.0
+"""Time allowed for a process and all that it has started to stop after a signal."""
 
 A = TypeVar("A")
 
@@ -45,6 +43,14 @@ A = TypeVar("A")
 def _send_signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def _reap(pid: int) -> bool:
+    """True if a child has ended."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return True
 
 
 class RaisedError(SuiteError):
@@ -60,6 +66,8 @@ class ExternalProcess(Child):
 
     _adopted: ClassVar[set[int]] = set()
     """External processes and their orphans. Each orphan belongs to the first process that was stopped since."""
+    _escaped: ClassVar[bool] = False
+    """True if orphans of some file could not be stopped."""
 
     def __init__(self, start: Start, device: Device, on_wait: Callable[[], None]) -> None:
         ours, theirs = socket.socketpair()
@@ -84,6 +92,8 @@ class ExternalProcess(Child):
         self._runs = False
         self._stopped: tuple[int, ...] = ()
         """The processes that `stop` has stopped; empty while this one may run."""
+        self._run_ns: dict[int, int] = {}
+        """For how long each of them had run when it stood still."""
         self._device_type = device.type
         self._synchronize: Callable[[], object] = lambda: None
         if device.type == "cuda":
@@ -171,6 +181,7 @@ class ExternalProcess(Child):
 
     def tick(self) -> None:
         super().tick()
+        self._find_orphans()
         self._on_wait()
 
     def resume(self) -> None:
@@ -180,21 +191,37 @@ class ExternalProcess(Child):
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Stop the process and all that it has started, in any session and group."""
-        self._find_orphans()
-        self._signal(signal.SIGSTOP)
+        """Stop the process and all that it has started, in any session and group. Raises `RaisedError` if it cannot."""
+        self.stop()
+        self._stopped = ()
+        escapes = self._note_escapes()
+        self._runs = False
+        if escapes:
+            raise RaisedError(p.Raised("error", "it starts processes faster than they can be stopped"))
 
     def stop(self) -> None:
         """Stop the process, and all that it has started, until `sample` or `ask` lets it run. Returns when it stands
         still."""
-        self._find_orphans()
-        self._stopped = tuple(self._family())
-        for pid in self._stopped:
-            _send_signal(pid, signal.SIGSTOP)
-        deadline = time.monotonic() + STOP_S
-        while any(tree.state(pid) in RUNNING for pid in self._stopped) and time.monotonic() < deadline:
+        deadline, stopped = time.monotonic() + STOP_S, dict[int, None]()
+        while time.monotonic() < deadline:
+            self._find_orphans()
+            running = [pid for pid in self._family() if pid not in stopped or not tree.stands_still(pid)]
+            if not running:
+                break
+            for pid in running:
+                _send_signal(pid, signal.SIGSTOP)
+            stopped |= dict.fromkeys(running)
             time.sleep(0)
-        self._known, self._runs = set(tree.children(os.getpid())), True
+        self._stopped = tuple(stopped)
+        self._run_ns = {pid: tree.run_ns(pid) for pid in stopped}
+
+    def expect_still(self) -> None:
+        """Raise `RaisedError` if the process, or one that it has started, has run since `stop`."""
+        ran = self._find_orphans() and not ExternalProcess._escaped
+        ran |= any(tree.run_ns(pid) > run_ns for pid, run_ns in self._run_ns.items())
+        if ran or any(pid not in self._run_ns for pid in self._family()):
+            reason = "it ran while a signal had stopped it: it may have computed before its call"
+            raise RaisedError(p.Raised("error", reason))
 
     def stay_awake(self) -> None:
         """End the effect of `stop`."""
@@ -202,13 +229,26 @@ class ExternalProcess(Child):
         for pid in stopped:
             _send_signal(pid, signal.SIGCONT)
 
-    def _find_orphans(self) -> None:
-        """Note processes of the file whose parent has ended: this process has adopted them."""
-        if self._runs:
-            found = set(tree.children(os.getpid())) - self._known - ExternalProcess._adopted
-            self._orphans |= found
-            ExternalProcess._adopted |= found
-        self._runs = False
+    def _find_orphans(self) -> bool:
+        """Note processes of the file whose parent has ended: this process has adopted them. True if there are new ones.
+
+        Those that have ended are reaped: a file may start so many that the system has no more numbers.
+        """
+        if not self._runs:
+            return False
+        children = set(tree.children(os.getpid()))
+        found = children - self._known - ExternalProcess._adopted
+        ended = set(filter(_reap, self._orphans | found))
+        self._orphans = (self._orphans | found) - ended
+        ExternalProcess._adopted = (ExternalProcess._adopted | found) - ended
+        self._known = children - ended
+        return bool(found)
+
+    def _note_escapes(self) -> bool:
+        """True if orphans go on to start others, faster than they are found: later ones may be anybody's."""
+        found = self._find_orphans()
+        ExternalProcess._escaped |= found
+        return found
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._family():
@@ -221,6 +261,8 @@ class ExternalProcess(Child):
 
     def close(self, wait_s: float = KILL_S) -> None:
         self._find_orphans()
+        self._signal(signal.SIGKILL)
+        self._note_escapes()
         self._signal(signal.SIGKILL)
         super().close(wait_s)
         self._channel.close()

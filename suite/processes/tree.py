@@ -5,17 +5,26 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 REAP_PERIOD_S = 0.002
+STILL = ("T", "t", "Z", "X", "")
+"""States of a thread that a signal or a debugger has stopped, or that has ended."""
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of orphans among its descendants, so that `descendants` finds them."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Let the system kill this process as soon as its parent ends, however that ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
@@ -47,9 +56,33 @@ def _by_parent() -> dict[int, list[int]]:
 def state(pid: int) -> str:
     """The state of a process as a letter, such as T while a signal stops it; empty if there is none, or no /proc."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+        return _state(Path(f"/proc/{pid}/stat").read_bytes())
     except (OSError, IndexError):
         return ""
+
+
+def stands_still(pid: int) -> bool:
+    """True if a signal has stopped every thread of a process, or it has ended; also where the system has no /proc."""
+    return all(_state(stat) in STILL for stat in _of_threads(pid, "stat"))
+
+
+def run_ns(pid: int) -> int:
+    """The time for which the threads of a process have run; 0 where the system does not record it."""
+    return sum(int(each.split()[0]) for each in _of_threads(pid, "schedstat") if each.split())
+
+
+def _of_threads(pid: int, name: str) -> list[bytes]:
+    """The file `name` of each thread of a process in /proc."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/{name}", "rb", buffering=0) as file:
+                found.append(file.read())
+    return found
+
+
+def _state(stat: bytes) -> str:
+    return stat.rpartition(b")")[2].split()[0].decode() if b")" in stat else ""
 
 
 def signal_all(pid: int, number: int) -> None:

@@ -13,8 +13,9 @@ import pytest
 from diff.rows import folder, run
 from report.rows import RECORD, row
 
+from suite.cli.emulate import emulate
 from suite.core import files
-from suite.core.errors import SuiteError
+from suite.core.errors import SuiteError, UsageError
 from suite.results import samples
 from suite.results.samples import SUFFIX, read_samples, to_npz
 from suite.results.store import Results
@@ -113,3 +114,11 @@ def test_samples_of_each_kind_are_refused(kind: str, tmp_path: Path) -> None:
         return
     with pytest.raises(SuiteError, match="no readable file of samples"):
         read_samples(tmp_path / "it.npz")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to nothing", "link to itself", "folder", "large"])
+def test_emulate_refuses_what_is_no_source(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_SOURCE_BYTES", LARGE // 2)
+    KINDS[kind](tmp_path / "program.cu")
+    with pytest.raises(UsageError, match=r"program\.cu: (no such file|has more than)"):
+        emulate(tmp_path / "program.cu", None, False)

@@ -23,7 +23,10 @@ class Case:
         self.result, self.log = torch.zeros(3), []  # type: ignore[var-annotated]
         self._clock, self._took_ns, self._sampled = clock, took_ns, sampled
         self.process = SimpleNamespace(
-            stop=lambda: self.log.append("stop"), stay_awake=lambda: self.log.append("awake"), sample=self._sample
+            stop=lambda: self.log.append("stop"),
+            stay_awake=lambda: self.log.append("awake"),
+            expect_still=lambda: None,
+            sample=self._sample,
         )
 
     def _sample(self, command: p.Sample) -> p.Sampled:

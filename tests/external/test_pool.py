@@ -189,6 +189,34 @@ def test_a_result_that_is_wrong_when_timed_is_found_from_here(session: Session, 
     assert set(reply.wrong) == {"with/later"}
 
 
+CONTINUED = (
+    "import ctypes, signal, threading\nlibc = ctypes.CDLL(None)\ntimers = []\n"
+    "def spin():\n    while True: pass\n"
+    "def begin():\n"
+    "    threading.Thread(target=spin, daemon=True).start()\n"
+    "    signal.signal(signal.SIGCONT, lambda *_: None)\n"
+    "    for _ in range(40):\n"
+    "        event, timer = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0), ctypes.c_void_p()\n"
+    "        libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer))\n"
+    "        timers.append(timer)\n"
+    "def vector_add(a, b):\n"
+    "    if not timers: begin()\n"
+    "    for i, timer in enumerate(timers):\n"
+    "        at = int(5e6 * 1.2**i)\n"
+    "        libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, at // 10**9, at % 10**9), None)\n"
+    "    return a + b\n"
+)
+
+
+def test_a_file_that_runs_while_it_is_stopped_is_refused(session: Session, tmp_path: Path) -> None:
+    """It would see the inputs before its sample begins."""
+    reference = file(tmp_path, "continued", CONTINUED)
+    assert getattr(checked(session, reference), "status", "") == "ok"
+    refused = timed(session, reference)
+    assert isinstance(refused, TimingFailed)
+    assert "it ran while a signal had stopped it" in refused.reason
+
+
 def test_a_replaced_clock_gains_nothing(session: Session, tmp_path: Path) -> None:
     text = (
         "import time\nreal = time.perf_counter_ns\nimport suite.external.session as external\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -57,3 +59,37 @@ print(tree.descendants(os.getpid()))
 def test_adopted_processes_of_a_killed_group_are_waited_for() -> None:
     run = subprocess.run([sys.executable, "-c", ADOPTS], capture_output=True, text=True, timeout=100, check=True)
     assert run.stdout.split("\n", 1) == ["True", "[]\n"]
+
+
+def test_a_process_can_end_with_its_killed_parent() -> None:
+    text = (
+        "import subprocess, sys\nfrom suite.processes import tree\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], preexec_fn=tree.end_with_parent)\n"
+        "print(child.pid, flush=True)\ninput()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], stdin=-1, stdout=-1, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while tree.state(child) not in ("", "Z") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert tree.state(child) in ("", "Z")
+
+
+def test_a_stopped_process_stands_still_and_does_not_run() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            assert not tree.stands_still(busy.pid)
+            busy.send_signal(signal.SIGSTOP)
+            while not tree.stands_still(busy.pid):
+                time.sleep(0)
+            before = tree.run_ns(busy.pid)
+            time.sleep(0.05)
+            assert tree.run_ns(busy.pid) == before
+            busy.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+            assert tree.run_ns(busy.pid) >= before
+            assert not tree.stands_still(busy.pid)
+        finally:
+            busy.kill()
