@@ -90,8 +90,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-cases",
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels; every kernel in those of compiled CUDA "
-        "kernels; all lines over ranks on telling cases",
+        "every launch and configuration in the tests of compiled Triton kernels; every kernel in those of CUDA; "
+        "all lines over ranks on telling cases",
     )
 
 
