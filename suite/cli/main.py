@@ -58,7 +58,7 @@ def options_of_all_commands(
 app.command("compare", epilog=EXIT_STATUS)(
     panels.in_panels(with_operation_options(compare), panels.COMPARE, panels.OF_OPERATIONS)
 )
-app.command("tune")(with_operation_options(tune))
+app.command("tune")(panels.in_panels(with_operation_options(tune), panels.TUNE, panels.OF_OPERATIONS))
 app.command("list")(list_operations)
 app.command("diff")(diff)
 app.command("report")(report)

@@ -32,7 +32,12 @@ COMPARE: Mapping[str, Sequence[str]] = {
     "Output": ("columns", "sort", "wide", "as_json", "file_format", "strict", "publish", "force", "commit"),
     "Resume": ("resume",),
 }
-"""The parameters of `compare` by panel. Those without a title are the ones that everybody needs first."""
+TUNE: Mapping[str, Sequence[str]] = {
+    "": ("operations", "op", "impl", "dtype", "shape", "device"),
+    "Sizes and inputs": ("shapes_file", "precision", "seed"),
+    "Measuring": ("min_time", "samples", "timeout"),
+}
+"""The parameters of `compare` and of `tune` by panel. Those without a title are the ones that everybody needs first."""
 OF_OPERATIONS = "Sizes and inputs"
 """The panel of the options that operations declare, which are not listed above."""
 

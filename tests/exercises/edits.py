@@ -58,7 +58,7 @@ CUDA = {
     ],
     "11_warp_sum": [
         ("distance = 16", "distance = 8", "value: "),
-        ("sum += __shfl", "if (threadIdx.x < distance) sum += __shfl", "a lane without a value"),
+        ("sum += __shfl", "if (threadIdx.x < distance) sum += __shfl", "which takes no part in the shuffle"),
     ],
     "12_atomics": [("atomicAdd(out, sums[0])", "*out = sums[0]", "race: ")],
     "13_prefix_sum": [
