@@ -105,7 +105,7 @@ def float8_parameters(scale_q: jax.Array, scale_k: jax.Array) -> dict[str, jax.A
 
 
 def config(q: jax.Array, *_: jax.Array, **options: object) -> str:
-    """What differs from the definition: in float8, the type to which the output is rounded. Otherwise nothing."""
+    """The difference from the definition: in float8, the type to which the output is rounded. Otherwise empty."""
     return "output rounded to float8_e4m3fn" if q.dtype == jnp.float8_e4m3fn else ""
 
 

@@ -150,7 +150,7 @@ class Int4Matmul(Operation):
     name = "int4_matmul"
     formula = (
         "Y[m, n] = sum over k of X[m, k] scale[n, k // 128] (code[n, k] - zero[n, k // 128]), with codes of 4 bits, "
-        "two to a byte along K, and zero = 8 if it is not given"
+        "two to a byte along K, and zero from 0 to 15, or 8 if it is not given"
     )
     dims = ("M", "N", "K")
     is_square = True

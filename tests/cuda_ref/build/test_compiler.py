@@ -43,7 +43,7 @@ spills, and such rows are slower for it. The plain kernel of attention has 128 f
 and spills on the newest GPUs alone."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
 SAMPLE = 8
-"""Of so many kernels, one is compiled for sm_80 without `--all-cases`: all of them take minutes."""
+"""Without `--all-cases` every kernel at this distance is compiled for sm_80: all of them take minutes."""
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 
 REPORT = """
