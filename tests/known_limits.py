@@ -76,6 +76,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
     ("cpu", "multi_head_attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
+    **{("cuda", "grouped_block_scaled_matmul", "jax", each): (FLOAT8, OF_OTHERS) for each in ("nan", "unused_nan")},
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "jax", "nan"): (EVERY, LEAKS),
     ("cuda", "attention", "jax", "window_nan"): (EVERY, LEAKS),

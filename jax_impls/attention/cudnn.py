@@ -73,7 +73,7 @@ def attention(
         k,
         v,
         scale=1.0 / math.sqrt(q.shape[3]) if sm_scale is None else sm_scale,
-        mask_type=MaskType.CAUSAL if causal and S_q >= S_k else MaskType.NO_MASK,
+        mask_type=MaskType.CAUSAL if causal and S_q >= S_k > 1 else MaskType.NO_MASK,
         qkv_layout="BNTH",
     )
     if scale_q is not None and scale_k is not None and scale_v is not None:
