@@ -1,4 +1,4 @@
-"""docs/several_gpus.md: our fastest line of each problem over two GPUs, beside the baseline."""
+"""docs/several_gpus.md: our fastest line of each problem over several GPUs, beside the baseline."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from validation.documents.tables import with_marked
 from validation.several_gpus import table, verdicts
 
 PAGE = ROOT / "docs" / "several_gpus.md"
-RESULTS = H100 / "ranks2"
+RESULTS = (H100 / "ranks2", H100 / "ranks4")
 
 
 def filled(text: str) -> str:
     """Return the page with its table."""
-    rows = [row for path in sorted(RESULTS.rglob("*.csv")) for row in read_rows(path)]
+    rows = [row for folder in RESULTS for path in sorted(folder.rglob("*.csv")) for row in read_rows(path)]
     return with_marked(text, table(verdicts(rows)) + "\n")
