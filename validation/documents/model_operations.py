@@ -1,6 +1,7 @@
 """docs/lab/model_operations.md: the best vendor and our lines of the operations of models on an H100.
 
-The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation.
+The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation, and of options beside it,
+a folder for each option of an operation.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from validation.documents.rows import H100
 from validation.documents.tables import TABLE, with_sentences
 
 PAGE = ROOT / "docs" / "lab" / "model_operations.md"
-RESULTS = H100 / "operations"
+RESULTS, OPTIONS = H100 / "operations", H100 / "options"
 LEVEL = ("rope", "silu_mul", "silu_mul_grad", "add_rms_norm", "max_pool2d", "max_pool2d_grad", "adam_step")
 """Operations that the compilers fuse as well."""
 AHEAD = ("rms_norm_grad", "layer_norm_grad", "quantize", "cumsum", "top_k", "paged_attention")
-PRODUCTS = ("block_scaled_matmul", "grouped_matmul")
+PRODUCTS = ("block_scaled_matmul", "grouped_matmul", "grouped_matmul_grad", "grouped_block_scaled_matmul")
 
 
 def table() -> str:
@@ -28,12 +29,13 @@ def table() -> str:
         "| case | best vendor | us | of limit | Triton | CUDA | our of limit |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for operation in (*LEVEL, *AHEAD, *PRODUCTS):
-        for rows in by_case(read_rows(RESULTS / operation / f"{operation}.csv")):
+    paths = [RESULTS / operation / f"{operation}.csv" for operation in (*LEVEL, *AHEAD, *PRODUCTS)]
+    for path in [*paths, *sorted(OPTIONS.glob("*/*.csv"))]:
+        for rows in by_case(read_rows(path)):
             vendor = fastest([row for row in rows if row.vendor])
             case = re.sub(r",padding=\d+", "", rows[0].case).replace(",", " ")
             cells = [ratio([row for row in rows if row.implementation.split("/")[0] == f]) for f in ("triton", "cuda")]
-            which = f"{operation} {case} {rows[0].dtype}"
+            which = f"{rows[0].operation} {case} {rows[0].dtype}"
             numbers = f"{vendor.device_us:,.1f} | {vendor.of_limit:.2f}"
             ours = f"{fastest([row for row in rows if row.is_ours]).of_limit:.2f}"
             lines.append(f"| {which} | {vendor.implementation} | {numbers} | {' | '.join([*cells, ours])} |")

@@ -44,6 +44,8 @@ CASES_H100 = (
     ("max_pool2d", "N=64,H=224,W=224,C=64,R=2,S=2,stride=2,padding=0", "bfloat16", "ieee"),
     ("max_pool2d_grad", "N=64,H=224,W=224,C=64,R=2,S=2,stride=2,padding=0", "bfloat16", "ieee"),
     ("grouped_matmul", "T=32768,E=8,K=4096,N=14336", "bfloat16", "ieee"),
+    ("grouped_matmul_grad", "T=32768,E=8,K=4096,N=14336", "bfloat16", "ieee"),
+    ("grouped_block_scaled_matmul", "T=32768,E=8,K=4096,N=14336", "float8_e4m3fn", "promoted"),
     ("paged_attention", "B=64,H=32,H_kv=8,S_q=1,S_k=8192,D=128,page=16", "bfloat16", "ieee"),
     ("adam_step", "N=16777216,adamw", "float32", "ieee"),
     ("quantize", "M=16384,N=4096,group=128", "bfloat16", "ieee"),
@@ -105,7 +107,7 @@ def table() -> str:
         f"{pipe_table(HEADS, newer, right=NUMERIC)}\n\n"
         "The same on an NVIDIA H100 80GB HBM3, for newer operations:\n"
         "[results/nvidia-h100-80gb-hbm3/operations](results/nvidia-h100-80gb-hbm3/operations), each with its command.\n"
-        "Five operations over two of these GPUs: [several GPUs](docs/several_gpus.md#tables-of-2-4-and-8-gpus).\n"
+        "Five operations over two and four of these GPUs: [several GPUs](docs/several_gpus.md#tables-of-2-4-and-8-gpus).\n"
     )
 
 
