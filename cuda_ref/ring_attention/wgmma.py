@@ -103,7 +103,7 @@ def _seen(sender: int, rank: int, S: int, causal: bool) -> tuple[int, int]:
 
 
 def _done(later_rows: Sequence[int], S: int) -> int:
-    """later_rows: the first query of each later step."""
+    """The first query that a later step still changes. later_rows: the first query of each later step."""
     return min(later_rows, default=S)
 
 

@@ -72,7 +72,7 @@ def ratios_of(piece: Piece, value: torch.Tensor, limit: torch.Tensor, dtype: str
 
 
 def fit(piece: Piece, variant: Variant, rank: Rank, wrong: torch.Tensor, dtype: str, nan_counts: bool) -> Fit | None:
-    """Return None if the variant does not explain the part. nan_counts: NaN and infinities are evidence."""
+    """Measure how well a variant explains a part; None if it does not. nan_counts: NaN and infinities are evidence."""
     sample = wrong.flatten().nonzero()[:: max(1, int(wrong.sum()) // SAMPLE)].flatten()
     output, value, bound = (x.flatten()[sample] for x in (piece.output, variant.value, variant.limit))
     if _surely_apart(output, value, bound, dtype):
