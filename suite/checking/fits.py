@@ -68,6 +68,7 @@ class Fit:
 
 
 def ratios_of(piece: Piece, value: torch.Tensor, limit: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return the error of each element of a part over a variant's bound, as the judge computes it."""
     return error_ratios(piece.output, Truth(piece.part, value, limit), dtype)
 
 
@@ -123,6 +124,7 @@ def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.
 
 
 def mean(mask: torch.Tensor) -> float:
+    """Return the share of true elements; 1 if there are none."""
     return float(mask.double().mean()) if mask.numel() else 1.0
 
 

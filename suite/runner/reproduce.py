@@ -114,7 +114,7 @@ def run(rows: Sequence[Row], side: Side, device: Device, on_case: Callable[[str]
 
 
 def summary(found: Sequence[Repeated], side: Side, device: Device) -> list[str]:
-    """How many rows are within their intervals, how the times have moved, and what else has changed."""
+    """Sentences: how many rows are within their intervals, how far the times have moved, what else has changed."""
     timed = [each for each in found if has_time(each.now)]
     ratios = [(each.now.device_us or 0.0) / (each.then.device_us or 1.0) for each in timed]
     lines = [f"{sum(each.within for each in found)} of {len(found)} rows within their 95% intervals"]
