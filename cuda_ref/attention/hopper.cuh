@@ -323,8 +323,8 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, Output<T>* __rest
     }
 }
 
-// Stores 64 rows of the output of a tile, from operands of type T. Under a causal mask, queries that see no key give zeros, and rows with a NaN
-// are computed again.
+// Stores 64 rows of a tile's output, from operands of type T. Under a causal mask, queries that see no key give zeros,
+// and rows with a NaN are computed again.
 template <typename T, bool CAUSAL, bool WINDOW = false, int COUNT>
 __device__ __forceinline__ void store_output(const Heads& heads, Output<T>* __restrict__ out, float (&acc)[COUNT],
                                              const Tile& tile, int row) {

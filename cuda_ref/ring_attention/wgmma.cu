@@ -13,11 +13,10 @@
 // Therefore a launch begins at a row that is a multiple of 64, and may leave out rows before `from`.
 //
 // Registers per thread at launch: 168 for D = 128, 128 for D = 64, as in attention/wgmma.cu; nothing is spilled. With
-// D = 256 the merge would spill, so that D is refused.
+// D = 256 the merge would spill, so D = 256 is refused.
 //
-// A zigzag share needs a mask for this rank's own keys only, which are a causal attention of this rank alone: of the
-// keys of a rank before, all queries see the first half; all keys of a rank behind are seen by the second half of the
-// queries.
+// Zigzag shares need a mask for this rank's own keys only, as in a causal attention of this rank alone. Of the keys of
+// a lower rank, all queries see the first half. Of the queries, the second half sees all keys of a higher rank.
 //
 // Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023 (arXiv 2310.01889);
 // attention/wgmma.cuh.

@@ -103,11 +103,12 @@ def _seen(sender: int, rank: int, S: int, causal: bool) -> tuple[int, int]:
 
 
 def _done(later_rows: Sequence[int], S: int) -> int:
-    """later_rows: the first query of each later step."""
+    """The first query that a later step still changes. later_rows: the first query of each later step."""
     return min(later_rows, default=S)
 
 
 def new_sums(q: Tensor) -> Sums:
+    """Uninitialised sums for all queries of q (B, H, S, D)."""
     B, H, S, D = q.shape
     rows = B * H * _padded(S)
     acc = torch.empty(rows * D, dtype=torch.float32, device=q.device)
@@ -137,7 +138,7 @@ def add_keys(
 
 
 def _padded(S: int) -> int:
-    """S as a multiple of GROUP."""
+    """S rounded up to a multiple of GROUP."""
     return -(-S // GROUP) * GROUP
 
 

@@ -1,8 +1,8 @@
 """The contract of each operation: shapes, dtypes, devices, precisions, scales and options of its arguments.
 
 Each function raises ValueError for arguments that break the contract, and refuses by `check_arrays` what the folder's
-framework does not cover. Errors name the argument, what is expected and
-what was given: `matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
+framework does not cover. Errors name the argument, the expected and the given value:
+`matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
 
 This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
 cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. Therefore it imports no framework.

@@ -68,11 +68,12 @@ class Fit:
 
 
 def ratios_of(piece: Piece, value: torch.Tensor, limit: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return the error of each element of a part over a variant's bound, as the judge computes it."""
     return error_ratios(piece.output, Truth(piece.part, value, limit), dtype)
 
 
 def fit(piece: Piece, variant: Variant, rank: Rank, wrong: torch.Tensor, dtype: str, nan_counts: bool) -> Fit | None:
-    """Return None if the variant does not explain the part. nan_counts: NaN and infinities are evidence."""
+    """Measure how well a variant explains a part; None if it does not. nan_counts: NaN and infinities are evidence."""
     sample = wrong.flatten().nonzero()[:: max(1, int(wrong.sum()) // SAMPLE)].flatten()
     output, value, bound = (x.flatten()[sample] for x in (piece.output, variant.value, variant.limit))
     if _surely_apart(output, value, bound, dtype):
@@ -123,6 +124,7 @@ def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.
 
 
 def mean(mask: torch.Tensor) -> float:
+    """Return the share of true elements; 1 if there are none."""
     return float(mask.double().mean()) if mask.numel() else 1.0
 
 

@@ -20,12 +20,12 @@ MAX_SETS = 16_384
 
 
 def sets_needed(input_bytes: int, cache_bytes: int) -> int:
-    """The number of sets of `input_bytes` that together exceed FOOTPRINT times the cache, at most MAX_SETS."""
+    """Return the number of sets of `input_bytes` that together exceed FOOTPRINT times the cache, at most MAX_SETS."""
     return min(MAX_SETS, 1 + FOOTPRINT * cache_bytes // max(1, input_bytes))
 
 
 def input_sets(problem: Problem, cache_bytes: int, most: int = MAX_SETS) -> list[tuple[torch.Tensor, ...]]:
-    """Sets that together exceed twice a cache of `cache_bytes`, or `most` sets, with both draws in turn."""
+    """Return copies of both draws in turn: as many sets as exceed FOOTPRINT times the cache, at most `most`."""
     size = sum(each.numel() * each.element_size() for each in problem.draws[0])
     span = sum(each.untyped_storage().nbytes() for each in problem.draws[0])
     count = min(most, sets_needed(size, cache_bytes), max(1, MOST_BYTES // max(1, span)))

@@ -41,7 +41,7 @@ class Duration:
     least_s: float = 0.0
 
     def allows(self, count: int, spent_s: float, call_s: float) -> bool:
-        """Whether one more call, which takes `call_s`, may follow `count` calls that took `spent_s`."""
+        """True if one more call, which takes `call_s`, may follow `count` calls that took `spent_s`."""
         limit_s = 0.0 if call_s > self.seconds else self.seconds if count >= MIN_REPEATS else 3 * self.seconds
         if count < LEAST_REPEATS:
             limit_s = max(limit_s, self.least_s)
@@ -51,7 +51,7 @@ class Duration:
 CHECKED = Duration(0.004, 0.12)
 """The repeats of a checked call of an implementation of the tree."""
 CHECKED_FILE = Duration(0.1, 3.0)
-"""Those of a user's file."""
+"""The repeats of a checked call of a user's file."""
 TELLING_S, TELLING_FILE_S = 0.014, 0.35
 """Time for the repeated calls on all telling cases together, of an implementation of the tree and of a user's file."""
 

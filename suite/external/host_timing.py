@@ -59,7 +59,7 @@ class HostResults:
 
 
 class EmptySamples:
-    """Samples without a call, which has arrays of `framework`, in the process of `case`, which has loaded no file.
+    """Samples without a call, with arrays of `framework`, in the process of `case`, which has loaded no file.
 
     They hand out a result of the case's size that was there before. `spans` are the times of earlier ones, in ns.
     """

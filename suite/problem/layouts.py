@@ -54,6 +54,7 @@ FAR = "far"
 
 
 def known(text: str) -> bool:
+    """True if all words of a layout are KINDS."""
     return all(kind in KINDS for kind in text.split("/"))
 
 

@@ -299,8 +299,8 @@ class Operation(ABC):
         """Return the telling cases whose families have this dtype, by name.
 
         On a GPU, operands with elements far apart are left out, since they take gigabytes there; the family `huge` has
-        offsets as large. first: only those that the suite's own implementations run in this dtype. The parity tests
-        hold these to all families at many sizes, so they run each in one of the dtypes.
+        offsets as large. first: only those that the suite's own implementations run. They run each case in one of the
+        dtypes only, since the parity tests run them on all families at many sizes.
         """
         from suite.problem import far, layouts
 

@@ -1,4 +1,4 @@
-"""Inputs that people have: zeros, uniform numbers, integers, activations with outliers, weights of a trained model.
+"""Inputs as in practice: zeros, uniform numbers, integers, activations with outliers, weights of a trained model.
 
 Every operation of the suite takes these families. Each replaces the numbers of the operation's normal inputs and keeps
 their scale, operand by operand; operands that hold no floating-point numbers stay as they are. They show how inputs

@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[str, Change]] = {
 
 
 def names(operands: int) -> list[str]:
+    """Return all names for an operation of so many operands."""
     return [f"{kind}@{position}" for kind in KINDS for position in range(operands)]
 
 
@@ -63,6 +64,7 @@ def position_of(name: str) -> int:
 
 
 def known(name: str) -> bool:
+    """True for a name such as `nan@1`."""
     kind, _, position = name.partition("@")
     return kind in KINDS and position.isdecimal()
 

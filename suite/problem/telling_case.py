@@ -112,6 +112,7 @@ def name_of(op: Declared, inputs: str, shape: Shape, options: Mapping[str, Any])
 
 
 def axes_of(op: Declared, options: Mapping[str, Any] = NO_OPTIONS) -> list[int]:
+    """Return the number of axes of each operand."""
     return [len(operand) for operand in op.operands(op.case(op.usual_shape, **options))]
 
 

@@ -46,6 +46,7 @@ def _is_covered(op: Declared, family: Family) -> bool:
 
 
 def repetitions(op: Declared) -> Iterator[TellingCase]:
+    """Operands with a stride of 0: one along each axis, several along a summed axis, all with each option."""
     for options, new in operand_groups(op):
         axes = axes_of(op, options)
         each = [{operand: axis} for operand in new for axis in range(axes[operand])]
@@ -110,6 +111,7 @@ def misaligned(op: Declared) -> Iterator[TellingCase]:
 
 
 def far(op: Declared) -> Iterator[TellingCase]:
+    """All operands with slices of an axis so far apart that offsets have more than 31 bits, for each axis."""
     for options, new in operand_groups(op):
         for number, inputs in enumerate(far_apart.layouts(axes_of(op, options), layouts.FAR)):
             yield _usual(op, inputs, options, first=number == 0 and 0 in new)

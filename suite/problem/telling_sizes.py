@@ -13,9 +13,9 @@ from suite.problem.telling_case import FEW, TILE, Declared, TellingCase, choices
 LONG = (131, 1024)
 """Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
 FOURS = 132
-"""Another one, a multiple of 4 but not of 8: loads of 4 elements fit its rows, those of 8 do not."""
+"""One more such size, a multiple of 4 but not of 8: loads of 4 elements fit its rows, those of 8 do not."""
 LONGER = 2053
-"""Another one, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
+"""One more, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
 MANY = 2**16
 """Elements of a result beyond which an index has more than 16 bits."""
 SQUARE = (3, 6, 12, 24, 48, 130, 260)
@@ -23,6 +23,7 @@ SQUARE = (3, 6, 12, 24, 48, 130, 260)
 
 
 def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
+    """The smallest shape, and shapes with one long or empty dimension, the others small."""
     sizes, small = op.covered_sizes(), small_sizes(op)
     least = {name: min(levels) for name, levels in sizes.items()}
     usual = {name: (*levels, *levels)[1] for name, levels in sizes.items()}

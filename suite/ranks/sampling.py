@@ -3,8 +3,8 @@
     new inputs | evict the cache | hosts meet | OPEN | gate, call | CLOSE
 
 Before each sample the ranks wait for each other: their hosts, then, in front of the call's own work, their GPUs (the
-gate: `Adapter.gate`). Kernels of the gate begin the span and are left out of it. On a CPU only the hosts meet. Rounds
-have the same length, order and inputs on all ranks, by random numbers that they share.
+gate: `Adapter.gate`). The gate's kernels come first in the span and are not counted. On a CPU only the hosts meet.
+Rounds have the same length, order and inputs on all ranks, by random numbers that they share.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RankedCall:
 
 @dataclass(frozen=True)
 class Found:
-    """The times of each call, the same on all ranks; what is wrong with the results of this one; how many it judged."""
+    """The times of each call, the same on all ranks; the faults of this rank's results, and how many it judged."""
 
     timings: Mapping[str, Timing]
     wrong: Mapping[str, str]

@@ -37,7 +37,7 @@ from suite.worker.session import Session
 
 
 class RankSession(Session):
-    """Answers the requests of one rank. A user's file runs in this process too, which has no other guest."""
+    """Answers the requests of one rank. A user's file runs in this process too, and no other file does."""
 
     def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
         import torch
@@ -72,7 +72,7 @@ class RankSession(Session):
         return RankProblem(case, seed, self.torch_device, self.rank)
 
     def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
-        """All telling cases, for the implementations of the tree too: no parity test holds these to the families."""
+        """All telling cases, for the implementations of the tree too: no parity test runs these on the families."""
         return super()._telling_problems(case, seed, first=False)
 
     def repeats(self, duration: Duration) -> Duration:

@@ -36,7 +36,7 @@ class Options:
     seed: int = 0
     """Seed of the random inputs."""
     timeout_s: float = FIRST_CALL_S
-    """Time limit of an implementation's first call, in seconds. Later calls have less (`worker/protocol.py`)."""
+    """Time limit of an implementation's first call, in seconds. Later calls have less (`processes/limits.py`)."""
     native_only: bool = False
     """Leave out implementations that are interpreted or emulated on this device."""
     host: Device | None = None

@@ -27,20 +27,20 @@ from suite.runner.plan import Job
 
 @dataclass(frozen=True)
 class Repeated:
-    """A published row and its row of now."""
+    """A published row, and the same row measured again."""
 
     then: Row
     now: Row
 
     @property
     def within(self) -> bool:
-        """True if the time of now lies in the published interval."""
+        """True if the new time lies in the published interval."""
         low, high, us = self.then.device_us_low, self.then.device_us_high, self.now.device_us
         return low is not None and high is not None and us is not None and low <= us <= high
 
     @property
     def text(self) -> str:
-        """One line: the row, its published time with the interval, the time of now, and whether that is within."""
+        """One line: the row, its published time with the interval, the new time, and whether that is within."""
         then, now = self.then, self.now
         published = (
             f"{number(then.device_us, 4)} [{number(then.device_us_low, 4)}, {number(then.device_us_high, 4)}] us"
@@ -114,7 +114,7 @@ def run(rows: Sequence[Row], side: Side, device: Device, on_case: Callable[[str]
 
 
 def summary(found: Sequence[Repeated], side: Side, device: Device) -> list[str]:
-    """How many rows are within their intervals, how the times have moved, and what else has."""
+    """Sentences: how many rows are within their intervals, how far the times have moved, what else has changed."""
     timed = [each for each in found if has_time(each.now)]
     ratios = [(each.now.device_us or 0.0) / (each.then.device_us or 1.0) for each in timed]
     lines = [f"{sum(each.within for each in found)} of {len(found)} rows within their 95% intervals"]

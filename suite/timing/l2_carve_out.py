@@ -68,7 +68,7 @@ class CarveOut:
     def remove(self, *, anyway: bool = True) -> None:
         """Give the set-aside part back, and make its lines ordinary ones that an eviction replaces.
 
-        `anyway`: the lines also if the limit is 0, since it may have been lowered meanwhile.
+        `anyway`: reset the lines even if the limit is 0, since it may have been lowered meanwhile.
         """
         self._size.value = 0
         self._get(ctypes.byref(self._size), LIMIT_PERSISTING_L2_SIZE)

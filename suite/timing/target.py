@@ -47,7 +47,7 @@ class Target(Protocol):
         """The setting that keeps a part of the cache from being evicted; empty if there is none."""
 
     def give_cache_back(self) -> None:
-        """Make the whole cache one that evictions empty."""
+        """Give back the part of the cache that is set aside, so that an eviction empties the whole cache."""
 
     def recorder(self) -> Recorder:
         """A new recorder of this device."""

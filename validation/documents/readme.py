@@ -107,7 +107,7 @@ def table() -> str:
         f"{pipe_table(HEADS, newer, right=NUMERIC)}\n\n"
         "The same on an NVIDIA H100 80GB HBM3, for newer operations:\n"
         "[results/nvidia-h100-80gb-hbm3/operations](results/nvidia-h100-80gb-hbm3/operations), each with its command.\n"
-        "Five operations over two and four of these GPUs: [several GPUs](docs/several_gpus.md#tables-of-2-4-and-8-gpus).\n"
+        "Five operations over two and four of these GPUs: [several GPUs](docs/several_gpus.md#results).\n"
     )
 
 
