@@ -23,6 +23,11 @@ def covering(rows: Sequence[Row]) -> list[Row]:
     return _covering(rows, pairs)
 
 
+def covering_values(rows: Sequence[Row]) -> list[Row]:
+    """Fewer of the rows, in their order, with every value of each column that occurs in the rows."""
+    return _covering(rows, lambda row: set(enumerate(row)))
+
+
 def covering_words(texts: Sequence[str]) -> list[str]:
     """Fewer of the texts, in their order, with every word that occurs in the texts."""
     return _covering(texts, lambda text: set(text.split()))

@@ -67,7 +67,13 @@ def test_a_wrong_kernel_is_refused_for_what_is_wrong(
         assert bool(found.diagnosis) == bool(said(entry))
 
 
-@each
+def twins() -> list[object]:
+    """One mistake for each case and claim of a file: the right twin of the others is the same call."""
+    found = {(e.module.__name__, e.case, e.wrong.deterministic, e.wrong.gpu): e for e in reversed(GALLERY)}
+    return [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in found.values()]
+
+
+@pytest.mark.parametrize("entry", twins())
 def test_its_right_twin_passes(entry: Entry, device: str) -> None:
     found = run(entry, "", device)
     assert found.agrees, found.reason
