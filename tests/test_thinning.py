@@ -32,9 +32,9 @@ def test_every_value_occurs_in_as_few_rows_as_the_longest_column_needs() -> None
     assert len(kept) == 6
 
 
-def test_every_word_occurs_in_fewer_texts() -> None:
+def test_every_part_occurs_in_fewer_items() -> None:
     texts = [f"{kernel} {dtype} {size}" for kernel, dtype, size in product("ab", "cde", "fg")]
-    kept = thinning.covering_words(texts)
+    kept = thinning.covering_parts(texts, lambda text: set(text.split()))
     assert set(" ".join(kept).split()) == set(" ".join(texts).split())
     assert len(kept) == 3
     assert kept == sorted(kept)
@@ -61,7 +61,7 @@ def test_the_parity_tests_have_every_pair_that_can_run_and_the_option_has_all() 
 
 
 def test_each_test_of_an_implementation_calls_it_on_the_cases_of_its_family_and_dtype() -> None:
-    for (name, family, dtype, implementation), calls in parity.tests_of(
+    for (name, family, dtype, implementation), calls in parity.calls_by_test(
         parity.combinations(every=True, on_gpu=False)
     ).items():
         expected = [case for case in ops.get(name).cases(family, "cpu", more=(dtype,)) if case.dtype == dtype]

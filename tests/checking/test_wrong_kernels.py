@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 import wrong_kernels
 from judging import RIGHT
 from kept_variants import keeping
+from thinning import covering_parts
 from wrong_kernels import Entry, diagnoses
 
 from suite import frameworks, ops, variants
@@ -47,12 +50,37 @@ def said(entry: Entry) -> str:
     return (diagnoses.SAID | diagnoses.GPU).get(entry.name, diagnoses.NONE)
 
 
-each = pytest.mark.parametrize(
-    "entry", [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in GALLERY]
-)
+def params(entries: Iterable[Entry]) -> list[object]:
+    return [pytest.param(each, id=each.name, marks=[pytest.mark.gpu] if each.wrong.gpu else []) for each in entries]
 
 
-@each
+def parts(entry: Entry) -> set[tuple[str, ...]]:
+    """What a mistake shows: its diagnosis, and the verdict in its framework, operation and dtype."""
+    framework, operation, wrong = entry.framework, entry.operation, entry.wrong
+    columns = {(framework, operation), (framework, wrong.verdict), (operation, wrong.verdict), (operation, wrong.dtype)}
+    return {(said(entry),), *columns}
+
+
+def chosen(*, every: bool) -> list[Entry]:
+    """All mistakes, or fewer with every part of the gallery. Those for a GPU run there."""
+    here = {entry.name: entry for entry in GALLERY if not entry.wrong.gpu}
+    kept = {*here} if every else {*covering_parts([*here], lambda name: parts(here[name]))}
+    return [entry for entry in GALLERY if entry.wrong.gpu or entry.name in kept]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "entry" in metafunc.fixturenames:
+        every = bool(metafunc.config.getoption("all_cases") or os.environ.get("SUITE_TEST_GPU"))
+        wanted = twins() if "twin" in metafunc.function.__name__ else chosen(every=every)
+        metafunc.parametrize("entry", params(wanted))
+
+
+def test_fewer_mistakes_have_every_diagnosis_and_verdict() -> None:
+    few, all_ = chosen(every=False), chosen(every=True)
+    assert len(few) < len(all_) == len(GALLERY)
+    assert set().union(*map(parts, few)) == set().union(*map(parts, all_))
+
+
 def test_a_wrong_kernel_is_refused_for_what_is_wrong(
     entry: Entry, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,13 +95,12 @@ def test_a_wrong_kernel_is_refused_for_what_is_wrong(
         assert bool(found.diagnosis) == bool(said(entry))
 
 
-def twins() -> list[object]:
+def twins() -> list[Entry]:
     """One mistake for each case and claim of a file: the right twin of the others is the same call."""
     found = {(e.module.__name__, e.case, e.wrong.deterministic, e.wrong.gpu): e for e in reversed(GALLERY)}
-    return [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in found.values()]
+    return [*reversed(found.values())]
 
 
-@pytest.mark.parametrize("entry", twins())
 def test_its_right_twin_passes(entry: Entry, device: str) -> None:
     found = run(entry, "", device)
     assert found.agrees, found.reason

@@ -86,7 +86,7 @@ def combinations(*, every: bool, on_gpu: bool) -> list[Combination]:
     return found
 
 
-def tests_of(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str], list[Combination]]:
+def calls_by_test(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str], list[Combination]]:
     """The calls of each test: those with the same operation, family, dtype and implementation."""
     found: dict[tuple[str, str, str, str], list[Combination]] = {}
     for row in rows:
@@ -107,7 +107,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 id=f"{name}-{family}-{dtype}-{implementation}",
                 marks=[pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else [],
             )
-            for (name, family, dtype, implementation), calls in tests_of(
+            for (name, family, dtype, implementation), calls in calls_by_test(
                 combinations(every=every, on_gpu=on_gpu)
             ).items()
         ],
