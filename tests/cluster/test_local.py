@@ -90,6 +90,7 @@ def test_two_gpus_share_the_cases_and_rows_name_theirs() -> None:
 
 
 @pytest.mark.slow(seconds=10)
+@pytest.mark.all_cases  # test_remote.py interrupts one too
 def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: Path) -> None:
     out = tmp_path / "out"
     # Enough cases that the run cannot end before the signal reaches it.

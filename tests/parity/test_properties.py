@@ -32,8 +32,8 @@ LIMITS = settings(
 EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
 """Examples of each implementation with `--all-cases`, by framework: XLA compiles each, Triton is interpreted, CUDA
 emulated."""
-SHARE = 3
-"""Otherwise one of three examples is drawn. The examples are the same at each run."""
+SHARE = 5
+"""Otherwise one of five examples is drawn. The examples are the same at each run."""
 LONGEST = 70
 
 
