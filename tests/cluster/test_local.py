@@ -47,6 +47,7 @@ def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
 
 
 @pytest.mark.slow(seconds=15)
+@pytest.mark.all_cases  # test_remote.py loses workers too
 def test_the_case_of_a_process_that_dies_runs_again_twice_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
