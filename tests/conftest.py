@@ -91,7 +91,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
         "every launch and configuration in the tests of compiled Triton kernels; every kernel in those of CUDA; "
-        "all lines over ranks on telling cases",
+        "all lines over ranks on telling cases; all wrong kernels, cheats, exercises and random layouts",
     )
 
 
@@ -120,6 +120,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu") and not GPU:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
+        if item.get_closest_marker("all_cases") and not item.config.getoption("all_cases"):
+            item.add_marker(pytest.mark.skip(reason="runs with --all-cases"))
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
     items.sort(key=_order)

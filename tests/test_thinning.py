@@ -25,9 +25,16 @@ def test_every_pair_occurs_in_about_as_few_rows_as_two_columns_need() -> None:
     assert kept == sorted(kept) == thinning.covering(rows)
 
 
-def test_every_word_occurs_in_fewer_texts() -> None:
+def test_every_value_occurs_in_as_few_rows_as_the_longest_column_needs() -> None:
+    rows = list(product("abcdef", "klmn", "uv"))
+    kept = thinning.covering_values(rows)
+    assert [set(column) for column in zip(*kept, strict=True)] == [set(column) for column in zip(*rows, strict=True)]
+    assert len(kept) == 6
+
+
+def test_every_part_occurs_in_fewer_items() -> None:
     texts = [f"{kernel} {dtype} {size}" for kernel, dtype, size in product("ab", "cde", "fg")]
-    kept = thinning.covering_words(texts)
+    kept = thinning.covering_parts(texts, lambda text: set(text.split()))
     assert set(" ".join(kept).split()) == set(" ".join(texts).split())
     assert len(kept) == 3
     assert kept == sorted(kept)
@@ -37,11 +44,26 @@ def test_the_parity_tests_have_every_pair_that_can_run_and_the_option_has_all() 
     every = parity.combinations(every=True, on_gpu=False)
     kept = parity.combinations(every=False, on_gpu=False)
     assert set(parity.combinations(every=False, on_gpu=True)) > set(every) > set(kept)
-    assert {(row[0], row[3]) for row in kept} == {(row[0], row[3]) for row in every}, "each implementation"
+    assert len({row.case for row in every}) > 1000
+    assert {(row.operation, row.implementation) for row in kept} == {
+        (row.operation, row.implementation) for row in every
+    }
     for name in ops.alone():
         on_a_gpu = {each.name for each in builtin.implementations(name) if each.requires}
         on_a_gpu |= {family for family, kind in ops.get(name).families.items() if kind.needs_gpu}
-        of_one = [[row for row in rows if row[0] == name and not on_a_gpu & set(row)] for rows in (every, kept)]
+        of_one = [
+            [row for row in rows if row.operation == name and not on_a_gpu & {row.implementation, row.inputs[0]}]
+            for rows in (every, kept)
+        ]
         assert all_pairs(of_one[1]) == all_pairs(of_one[0])
-        least = {(row[1], row[3]) for row in of_one[0]}  # each implementation with each family
-        assert len(least) <= len(of_one[1]) < 1.1 * len(least)
+        least = {(row.inputs, row.implementation) for row in of_one[0]}
+        assert len(least) <= len(of_one[1]) < 1.3 * len(least)
+
+
+def test_each_test_of_an_implementation_calls_it_on_the_cases_of_its_family_and_dtype() -> None:
+    for (name, family, dtype, implementation), calls in parity.calls_by_test(
+        parity.combinations(every=True, on_gpu=False)
+    ).items():
+        expected = [case for case in ops.get(name).cases(family, "cpu", more=(dtype,)) if case.dtype == dtype]
+        assert [call.case for call in calls] == expected
+        assert {call.implementation for call in calls} == {implementation}

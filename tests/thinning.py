@@ -20,15 +20,15 @@ def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
 
 def covering(rows: Sequence[Row]) -> list[Row]:
     """Fewer of the rows, in their order, with every pair of values that occurs in the rows."""
-    return _covering(rows, pairs)
+    return covering_parts(rows, pairs)
 
 
-def covering_words(texts: Sequence[str]) -> list[str]:
-    """Fewer of the texts, in their order, with every word that occurs in the texts."""
-    return _covering(texts, lambda text: set(text.split()))
+def covering_values(rows: Sequence[Row]) -> list[Row]:
+    """Fewer of the rows, in their order, with every value of each column that occurs in the rows."""
+    return covering_parts(rows, lambda row: set(enumerate(row)))
 
 
-def _covering(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) -> list[Item]:
+def covering_parts(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) -> list[Item]:
     """Fewer of the items, with every part that occurs in them: always the one with the most parts that are missing.
 
     Of equal ones it is the first by a checksum of the text, so that no value is preferred and the choice is the same at

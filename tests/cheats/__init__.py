@@ -77,6 +77,12 @@ class Cheat:
         return f"with/{self.name}"
 
     @property
+    def in_whole_runs(self) -> bool:
+        """True for a twin that `tests/runner/test_judged_timing.py` compares, with the others of its operation."""
+        usual = not self.gpu and self.path.suffix == ".py" and self.shape == SHAPES[self.operation]
+        return bool(self.twin_of) and usual and self.operation in ("matmul", "vector_add")
+
+    @property
     def attacks_neighbours(self) -> bool:
         return self.kind in NEIGHBOURS
 

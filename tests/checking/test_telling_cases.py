@@ -268,8 +268,10 @@ def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Che
 
 
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
-def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of them."""
+def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch, every: bool) -> None:
+    """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of most of them."""
+    if twin.in_whole_runs and not every:
+        pytest.skip("test_judged_timing.py checks it, with --all-cases this test too")
     monkeypatch.setattr("suite.checking.repeats.TELLING_FILE_S", 0.056)
     monkeypatch.setattr("suite.checking.repeats.CHECKED_FILE", Duration(0.016))
     assert refusal(session, twin) == ""

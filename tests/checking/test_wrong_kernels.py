@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 import wrong_kernels
 from judging import RIGHT
 from kept_variants import keeping
+from thinning import covering_parts
 from wrong_kernels import Entry, diagnoses
 
 from suite import frameworks, ops, variants
@@ -47,12 +50,42 @@ def said(entry: Entry) -> str:
     return (diagnoses.SAID | diagnoses.GPU).get(entry.name, diagnoses.NONE)
 
 
-each = pytest.mark.parametrize(
-    "entry", [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in GALLERY]
-)
+def params(entries: Iterable[Entry]) -> list[object]:
+    return [pytest.param(each, id=each.name, marks=[pytest.mark.gpu] if each.wrong.gpu else []) for each in entries]
 
 
-@each
+LARGE_FLOPS = 2**22
+"""Cases of more flops are one in twelve, and take a third of the time of all."""
+
+
+def parts(entry: Entry) -> set[tuple[str, ...]]:
+    """What a mistake shows: the verdict in its framework, operation and dtype, and in a small case its diagnosis."""
+    framework, operation, wrong = entry.framework, entry.operation, entry.wrong
+    found = {(framework, operation), (framework, wrong.verdict), (operation, wrong.verdict), (operation, wrong.dtype)}
+    return found if ops.operation(entry.case).flops(entry.case) > LARGE_FLOPS else {(said(entry),), *found}
+
+
+def chosen(*, every: bool) -> list[Entry]:
+    """All mistakes, or fewer with every verdict, and every diagnosis of a small case. Those for a GPU run there."""
+    here = {entry.name: entry for entry in GALLERY if not entry.wrong.gpu}
+    kept = {*here} if every else {*covering_parts([*here], lambda name: parts(here[name]))}
+    return [entry for entry in GALLERY if entry.wrong.gpu or entry.name in kept]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "entry" in metafunc.fixturenames:
+        every = bool(metafunc.config.getoption("all_cases") or os.environ.get("SUITE_TEST_GPU"))
+        wanted = twins() if "twin" in metafunc.function.__name__ else chosen(every=every)
+        metafunc.parametrize("entry", params(wanted))
+
+
+def test_fewer_mistakes_have_every_verdict_and_nearly_every_diagnosis() -> None:
+    few, all_ = chosen(every=False), chosen(every=True)
+    assert len(few) < len(all_) == len(GALLERY)
+    assert set().union(*map(parts, few)) == set().union(*map(parts, all_))
+    assert len({*map(said, few)}) > 0.9 * len({*map(said, all_)})
+
+
 def test_a_wrong_kernel_is_refused_for_what_is_wrong(
     entry: Entry, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +100,12 @@ def test_a_wrong_kernel_is_refused_for_what_is_wrong(
         assert bool(found.diagnosis) == bool(said(entry))
 
 
-@each
+def twins() -> list[Entry]:
+    """One mistake for each case and claim of a file: the right twin of the others is the same call."""
+    found = {(e.module.__name__, e.case, e.wrong.deterministic, e.wrong.gpu): e for e in reversed(GALLERY)}
+    return [*reversed(found.values())]
+
+
 def test_its_right_twin_passes(entry: Entry, device: str) -> None:
     found = run(entry, "", device)
     assert found.agrees, found.reason

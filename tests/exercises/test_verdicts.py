@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,25 @@ WRONG = {
 EXERCISES = catalogue.exercises()
 
 
-def wrong_files(exercise: Exercise, folder: Path) -> list[tuple[Path, str]]:
-    """Each wrong file of an exercise, with a part of the reason that it must get."""
+def kind(reason: str) -> str:
+    """The words of a reason before its first number or name: `load sectors`, `does not use`."""
+    return re.split(r"[\d`:(]", reason)[0].strip()
+
+
+def chosen(path: str, *, every: bool) -> set[tuple[str, str]]:
+    """The exercise and the reason of each wrong file of a path, or of fewer files that get all kinds of reasons."""
+    found = {(name, edit[-1]) for name, given in WRONG.items() if name.startswith(f"{path}/") for edit in given}
+    of_kind = {kind(reason): (name, reason) for name, reason in sorted(found)}
+    return found if every else set(of_kind.values())
+
+
+def wrong_files(exercise: Exercise, folder: Path, reasons: set[tuple[str, str]]) -> list[tuple[Path, str]]:
+    """The wrong files of an exercise that get one of the reasons, with that part of their reason."""
     text, found = exercise.answer.read_text(encoding="utf-8"), []
     for number, (old, new, reason) in enumerate(WRONG[exercise.name]):
         assert text.count(old) == 1, f"{exercise.name}: {old!r} stands {text.count(old)} times in its answer"
+        if (exercise.name, reason) not in reasons:
+            continue
         path = folder / f"{exercise.name.replace('/', '_')}_{number}{exercise.answer.suffix}"
         path.write_text(text.replace(old, new), encoding="utf-8")
         found.append((path, reason))
@@ -32,12 +47,12 @@ def wrong_files(exercise: Exercise, folder: Path) -> list[tuple[Path, str]]:
 
 @pytest.mark.slow(seconds=90)
 @pytest.mark.parametrize("path", catalogue.PATHS)
-def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path) -> None:
-    asked, expected = [], []
+def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path, every: bool) -> None:
+    asked, expected, reasons = [], [], chosen(path, every=every)
     for each in catalogue.of_path(path):
         asked += [(each, each.file), (each, each.answer)]
         expected += [(Outcome.EMPTY, f": {gap(each.file.read_text(encoding='utf-8')).task}"), (Outcome.PASS, "")]
-        for file, reason in wrong_files(each, tmp_path):
+        for file, reason in wrong_files(each, tmp_path, reasons):
             asked.append((each, file))
             expected.append((Outcome.WRONG, reason))
     found = verdicts(asked)
@@ -47,6 +62,14 @@ def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Pat
         if verdict.outcome is not outcome or reason not in verdict.reason or bool(verdict.hint) != (outcome == "wrong")
     ]
     assert not differing, "\n".join(differing)
+
+
+@pytest.mark.parametrize("path", catalogue.PATHS)
+def test_fewer_wrong_files_get_every_kind_of_reason_and_the_option_has_all(path: str) -> None:
+    few, all_ = chosen(path, every=False), chosen(path, every=True)
+    assert few < all_
+    assert {kind(reason) for _, reason in few} == {kind(reason) for _, reason in all_}
+    assert len(few) == len({kind(reason) for _, reason in few})
 
 
 def test_every_exercise_has_a_wrong_file() -> None:

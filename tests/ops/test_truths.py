@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 import torch
 from judging import CPU, judge_output
+from thinning import covering_values
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -94,27 +95,42 @@ SHAPES += [("matmul", (256, 256, 16))]
 SHAPES += [("attention", shape) for shape in ((1, 2, 1, 128, 256, 64), (1, 1, 1, 64, 64, 256), (1, 1, 1, 512, 32, 64))]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("name", "shape"), SHAPES, ids=str)
+def judged(*, every: bool) -> list[tuple[tuple[str, tuple[int, ...]], tuple[str, str]]]:
+    """Each operation and shape in every dtype and precision, or each once. float16 takes the memory of bfloat16."""
+    found = []
+    for name, shape in SHAPES:
+        op = ops.get(name)
+        own = [each for each in op.dtypes if each != "float16" or "bfloat16" not in op.dtypes]
+        beyond = [each for each in op.dtypes_beyond if each != "float64"]  # judged in blocks of their own
+        found += [((name, shape), (dtype, p)) for dtype in (*own, *beyond) for p in op.precisions(dtype)]
+    return found if every else covering_values(found)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "problem" in metafunc.fixturenames:
+        rows = judged(every=metafunc.config.getoption("all_cases"))
+        metafunc.parametrize(
+            ("problem", "kind"), rows, ids=[f"{row[0][0]}-{row[0][1]}-{'-'.join(row[1])}" for row in rows]
+        )
+
+
 def test_judging_takes_no_more_memory_than_is_said(
-    name: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+    problem: tuple[str, tuple[int, ...]], kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the memory of the statistics, which has a limit of its own."""
+    (name, shape), (dtype, precision) = problem, kind
     op = ops.get(name)
     block = max(LEAST_BLOCK, 1 << (elements(op, shape) // 4).bit_length())  # two to four blocks
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", block)
     monkeypatch.setattr(noise, "SAMPLE", block // 64)
     monkeypatch.setattr(repeats, "TOGETHER", block // 64)
-    beyond = [each for each in op.dtypes_beyond if each != "float64"]  # judged in blocks of their own
-    own = [dtype] if dtype in op.dtypes else list(op.dtypes)
-    for kind, precision in [(each, p) for each in (*own, *beyond) for p in op.precisions(each)]:
-        case = op.case(shape, kind, precision, **op.option_combinations(kind, {})[-1])
-        inputs = op.make_inputs(case, 0, CPU)
-        output = torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
-        output.view(-1)[0] = math.nan  # each element is then judged by itself, which takes the most memory
-        with Allocations(*inputs, output) as made:
-            judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
-        assert 0.4 * op.workspace_bytes(case) < made.peak <= op.workspace_bytes(case)
+    case = op.case(shape, dtype, precision, **op.option_combinations(dtype, {})[-1])
+    inputs = op.make_inputs(case, 0, CPU)
+    output = torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
+    output.view(-1)[0] = math.nan  # each element is then judged by itself, which takes the most memory
+    with Allocations(*inputs, output) as made:
+        judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
+    assert 0.4 * op.workspace_bytes(case) < made.peak <= op.workspace_bytes(case)
 
 
 class Allocations(TorchDispatchMode):

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import torch
@@ -26,6 +27,8 @@ from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DOUBLE, DTYPES
 from suite.problem.case import Case
+from suite.problem.option import Value
+from suite.problem.shape import Shape
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -34,8 +37,24 @@ RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positiv
 """Families in which float16 differs from bfloat16 by more than its rounding."""
 
 
-def combinations(*, every: bool, on_gpu: bool) -> list[tuple[str, str, str, str]]:
-    """The operation, family, dtype and implementation of each test. Tests of one problem are neighbours.
+class Combination(NamedTuple):
+    """One call of a test, by its parts. A family has several shapes; `choice` is the precision, and the options."""
+
+    operation: str
+    inputs: tuple[str, Shape]
+    dtype: str
+    choice: tuple[str, tuple[tuple[str, Value], ...]]
+    implementation: str
+
+    @property
+    def case(self) -> Case:
+        (family, shape), (precision, options) = self.inputs, self.choice
+        dims = tuple(zip(ops.get(self.operation).dims, shape, strict=True))
+        return Case(self.operation, dims, self.dtype, precision, options, family)
+
+
+def combinations(*, every: bool, on_gpu: bool) -> list[Combination]:
+    """The calls of all tests. Tests of one family and dtype are neighbours.
 
     On a GPU these are all, elsewhere a covering set of each operation, or `every` combination. The family `normal` has
     the sizes for timing, and is left out; so are other libraries' kernels, and operations over several processes, which
@@ -47,36 +66,50 @@ def combinations(*, every: bool, on_gpu: bool) -> list[tuple[str, str, str, str]
         rows, skipped = [], {}
         for family, kind in op.families.items():
             double = (DOUBLE,) if family == "strided" and DOUBLE in op.dtypes_beyond else ()
+            wanted = {option.name for option in op.options if option.beyond and option.name in kind.options}
+            takers = [x for x in builtin.implementations(name) if x.peer is None and wanted <= {*x.options_beyond}]
             for dtype in (*kind.dtypes, *double) if family != "normal" else ():
                 if dtype == "float16" and family not in RANGE and not on_gpu:
                     continue  # on a CPU float16 takes the way of bfloat16; a GPU runs both
-                for each in builtin.implementations(name):
-                    wanted = {option.name for option in op.options if option.beyond and option.name in kind.options}
-                    if each.peer or not wanted <= {*each.options_beyond}:
-                        continue
-                    if dtype in (*DTYPES, *each.dtypes_beyond):
-                        row = name, family, dtype, each.name
-                        if on_gpu or every or not (kind.needs_gpu or each.requires):
-                            rows.append(row)
-                        else:  # one test says why the others would be skipped
-                            skipped.setdefault(family if kind.needs_gpu else each.name, row)
-        found += rows if every or on_gpu else [*covering(rows), *skipped.values()]
+                cases = op.cases(family, "cuda" if on_gpu else "cpu", more=(dtype,))
+                for each in takers if dtype in DTYPES else (x for x in takers if dtype in x.dtypes_beyond):
+                    of_test = [
+                        Combination(name, (family, case.shape), dtype, (case.precision, case.options), each.name)
+                        for case in cases
+                        if case.dtype == dtype
+                    ]
+                    if on_gpu or every or not (kind.needs_gpu or each.requires):
+                        rows += of_test
+                    else:  # one test says why the others would be skipped
+                        skipped.setdefault(family if kind.needs_gpu else each.name, of_test)
+        found += rows if every or on_gpu else [*covering(rows), *chain(*skipped.values())]
+    return found
+
+
+def calls_by_test(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str], list[Combination]]:
+    """The calls of each test: those with the same operation, family, dtype and implementation."""
+    found: dict[tuple[str, str, str, str], list[Combination]] = {}
+    for row in rows:
+        found.setdefault((row.operation, row.inputs[0], row.dtype, row.implementation), []).append(row)
     return found
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     every, on_gpu = metafunc.config.getoption("all_cases"), bool(os.environ.get("SUITE_TEST_GPU"))
     metafunc.parametrize(
-        ("implementation", "family", "dtype"),
+        ("implementation", "family", "dtype", "calls"),
         [
             pytest.param(
                 builtin.find(name, implementation),
                 family,
                 dtype,
+                calls,
                 id=f"{name}-{family}-{dtype}-{implementation}",
                 marks=[pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else [],
             )
-            for name, family, dtype, implementation in combinations(every=every, on_gpu=on_gpu)
+            for (name, family, dtype, implementation), calls in calls_by_test(
+                combinations(every=every, on_gpu=on_gpu)
+            ).items()
         ],
     )
 
@@ -131,7 +164,9 @@ def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.02)
 
 
-def test_agrees_with_float64(where: Device, implementation: Implementation, family: str, dtype: str) -> None:
+def test_agrees_with_float64(
+    where: Device, implementation: Implementation, family: str, dtype: str, calls: list[Combination]
+) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
@@ -143,12 +178,11 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
         )
     found, refused = [], set()
     with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
-        for case in op.cases(family, where.type, more=(dtype,)):
-            if case.dtype == dtype:
-                try:
-                    found.append(complaint(implementation, case, where))
-                except NotImplementedError as error:
-                    refused.add(str(error))
+        for call in calls:
+            try:
+                found.append(complaint(implementation, call.case, where))
+            except NotImplementedError as error:
+                refused.add(str(error))
     wrong = [text for text in found if text]
     dtypes, why = KNOWN.get((where.type, op.name, implementation.name, family), ((), ""))
     if dtype in dtypes:

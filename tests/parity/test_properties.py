@@ -30,7 +30,10 @@ LIMITS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
-"""Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
+"""Examples of each implementation with `--all-cases`, by framework: XLA compiles each, Triton is interpreted, CUDA
+emulated."""
+SHARE = 5
+"""Otherwise one of five examples is drawn. The examples are the same at each run."""
 LONGEST = 70
 
 
@@ -130,16 +133,16 @@ def check_agreement(
 
 
 @pytest.mark.parametrize("implementation", implementations())
-def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device) -> None:
+def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device, every: bool) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     op, device = ops.get(implementation.operation), torch.device(where.type)
-    count = (
-        3
-        if implementation.framework == "triton" and where.type == "cuda"
-        else EXAMPLES.get(implementation.framework, 5) // max(1, len(op.outputs))  # a result costs as much as a call
-    )
+    count = EXAMPLES.get(implementation.framework, 5) // max(1, len(op.outputs))  # a result costs as much as a call
+    if implementation.framework == "triton" and where.type == "cuda":
+        count = 3
+    elif not every:
+        count = max(2, count // SHARE)
 
     @settings(LIMITS, max_examples=count)
     @given(problems(op))

@@ -20,10 +20,16 @@ FRAMEWORKS = ("torch", "jax", "triton", "cuda")
 
 FAILS_ON_GPUS = {"jax/pallas"}
 """NCCL 2.28 does not give JAX's kernel the addresses of the other ranks' memory: ncclGetPeerDevicePointer fails."""
-LONG = {"ring_attention": ("triton", "jax"), "data_parallel_grad": ("triton",)}
-"""Implementations that spend most of a minute on the telling cases of an operation: Triton's interpreter runs a program
-for each of a thousand heads, and XLA compiles each case twice. `--all-cases` runs these too; three ranks and GPUs run
-all of them below."""
+LONG = {
+    "all_reduce": ("triton",),
+    "all_gather_matmul": ("jax",),
+    "matmul_reduce_scatter": ("jax",),
+    "ring_attention": ("triton", "jax"),
+    "data_parallel_grad": ("triton",),
+}
+"""Implementations left out of the telling cases of an operation. Triton's interpreter runs a program for each of a
+thousand heads, and XLA compiles each case twice, so each of the two has some operations. `--all-cases` runs all; so do
+three ranks and GPUs below."""
 
 
 def jobs_of(name: str, ranks: int, *dtypes: str, lines: tuple[str, ...] = (), device: str = "cpu") -> list[Job]:

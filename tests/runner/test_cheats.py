@@ -8,6 +8,7 @@ from itertools import groupby
 import cheats
 import pytest
 from cheats import Cheat
+from thinning import covering_parts
 
 from suite.hardware.device import Device, resolve
 from suite.results.row import Row
@@ -30,11 +31,17 @@ def key(cheat: Cheat) -> tuple[str, str, str, str]:
     return cheat.operation, cheat.shape, cheat.dtype, cheat.inputs
 
 
-def groups(files: Sequence[Cheat], *, gpu: bool) -> list[object]:
+def chosen(*, gpu: bool, every: bool = True) -> list[Cheat]:
+    """Those that run there: all, or fewer with each case, and with each kind and the answers that it may get."""
+    found = {each.name: each for each in cheats.cheats() if each.gpu == gpu and each.kind not in OTHERS}
+    few = covering_parts([*found], lambda name: {key(found[name]), (found[name].kind, found[name].expected)})
+    return [found[name] for name in (found if every else few)]
+
+
+def groups(files: Sequence[Cheat]) -> list[object]:
     """The files of each case, in runs of at most TOGETHER, with a readable id."""
-    chosen = sorted((each for each in files if each.gpu == gpu and each.kind not in OTHERS), key=key)
     runs = []
-    for case, group in groupby(chosen, key):
+    for case, group in groupby(sorted(files, key=key), key):
         of_case = list(group)
         for first in range(0, len(of_case), TOGETHER):
             some = of_case[first : first + TOGETHER]
@@ -93,13 +100,25 @@ def unanswered(files: Sequence[Cheat], device: Device) -> dict[str, Row]:
     return {each.name: rows[each.row] for each in files if not answered(each, rows[each.row], honest)}
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "files" in metafunc.fixturenames:
+        gpu = bool([*metafunc.definition.iter_markers("gpu")])
+        every = gpu or metafunc.config.getoption("all_cases")
+        metafunc.parametrize("files", groups(chosen(gpu=gpu, every=every)))
+
+
+def test_fewer_cheats_have_every_kind_with_its_answers() -> None:
+    few, all_ = chosen(gpu=False, every=False), chosen(gpu=False)
+    assert {*few} < {*all_}
+    assert {(each.kind, each.expected) for each in few} == {(each.kind, each.expected) for each in all_}
+    assert {key(each) for each in few} == {key(each) for each in all_}
+
+
 @pytest.mark.slow(seconds=60)
-@pytest.mark.parametrize("files", groups(cheats.cheats(), gpu=False))
 def test_every_cheat_is_refused_or_gains_nothing(files: list[Cheat]) -> None:
     judge(files, Device("cpu", name="CPU"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("files", groups(cheats.cheats(), gpu=True))
 def test_every_cheat_on_a_gpu_is_refused_or_gains_nothing(files: list[Cheat]) -> None:
     judge(files, resolve("cuda"))

@@ -34,8 +34,7 @@ def timed(operation: str, files: Sequence[Path], *implementations: str) -> dict[
 @pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("operation", ["matmul", "vector_add"])
 def test_honest_twins_are_timed(operation: str) -> None:
-    twins = [twin for twin in cheats.twins() if not twin.gpu and twin.operation == operation]
-    twins = [twin for twin in twins if twin.path.suffix == ".py" and twin.shape == cheats.SHAPES[operation]]
+    twins = [twin for twin in cheats.twins() if twin.in_whole_runs and twin.operation == operation]
     assert twins
     rows = timed(operation, [twin.path for twin in twins])
     assert {name: (row.status, row.reason) for name, row in rows.items() if row.status != "ok"} == {}

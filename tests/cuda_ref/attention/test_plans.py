@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from thinning import covering
 
 from cuda_ref import build
 from cuda_ref.attention._hopper import scales, strides
@@ -54,10 +55,22 @@ def test_the_choice_by_sizes(sizes: tuple[int, bool, int, int, int]) -> None:
     assert CHOICES[sizes] == (plan.BLOCK_M, plan.BLOCK_N)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each plan in each case, with and without a mask; without `--all-cases` every pair of these."""
+    if metafunc.function.__name__ == "test_every_plan_emulated":
+        rows = [(case.id, numbered, masked) for case in CASES for numbered in NUMBERED for masked in ("full", "causal")]
+        kept = rows if metafunc.config.getoption("all_cases") else covering(rows)
+        values = {case.id: case.values for case in CASES}
+        metafunc.parametrize(
+            ("size", "dtype", "D", "plan", "causal"),
+            [
+                pytest.param(*values[name], D, plan, masked == "causal", id=f"{name}-{D}-{plan}-{masked}")
+                for name, (D, plan), masked in kept
+            ],
+        )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize(("D", "plan"), NUMBERED)
-@pytest.mark.parametrize(("size", "dtype"), CASES)
 def test_every_plan_emulated(
     emulated: None, nan_outputs: None, size: tuple[int, ...], D: int, plan: int, causal: bool, dtype: str
 ) -> None:

@@ -42,7 +42,7 @@ The gradient of layer_norm keeps two sums of each column of a thread beside the 
 spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256,
 and spills on the newest GPUs alone."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
-SAMPLE = 8
+SAMPLE = 12
 """Without `--all-cases` every kernel at this distance is compiled for sm_80: all of them take minutes."""
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 
