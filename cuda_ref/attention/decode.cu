@@ -30,10 +30,10 @@ struct Decoding {
 // sums (rows of the output, parts, D): acc of each part. statistics (rows of the output, parts, 2): m and l of each
 // part.
 template <typename T, int D>
-__global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
+__global__ void __launch_bounds__(WARPS * 32, Ring<T, D>::RESIDENT)
     attention_decode(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                      float* __restrict__ sums, float2* __restrict__ statistics, const Decoding x) {
-    using R = Ring<D>;
+    using R = Ring<T, D>;
     extern __shared__ float4 shared[];
     const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32, G = x.H / x.H_kv, count = x.S_q * G;
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
         if (first < end) {
             const auto k_at = [&](int row, bool inside) { return k + (inside ? first + row : 0) * x.k.row; };
             const auto v_at = [&](int row, bool inside) { return v + (inside ? first + row : 0) * x.v.row; };
-            copy_rows<D>(to, k_at, first, end);
-            copy_rows<D>(to + R::TILE, v_at, first, end);
+            copy_rows<R>(to, k_at, first, end);
+            copy_rows<R>(to + R::TILE, v_at, first, end);
         }
         __pipeline_commit();
     };
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
         __syncwarp();  // the copies of all lanes have arrived
         const char* const stage = ring + step % R::STAGES * 2 * R::TILE;
         add_keys<T, D>(rows, fragments, stage, stage + R::TILE, begin + (step * WARPS + warp) * KEYS, end, common,
-                       x.scale);
+                       {x.scale, x.scale});
         __syncwarp();  // all lanes have read the stage
     }
     add_warps<D>(rows, shared, count - row0, [&](int r, int d, float m, float l, float acc) {
@@ -111,9 +111,9 @@ cudaError_t launch(const void* q, const void* k, const void* v, void* out, float
                    const Decoding& x, cudaStream_t stream, LaunchRecord* record) {
     const int tiles = ceil_div(x.S_q * (x.H / x.H_kv), ROWS);
     const dim3 grid(unsigned(B * x.H_kv * x.parts * tiles)), block(WARPS * 32);
-    record->set(grid, block, Ring<D>::BYTES);
-    cudaFuncSetAttribute(attention_decode<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring<D>::BYTES);
-    attention_decode<T, D><<<grid, block, Ring<D>::BYTES, stream>>>(
+    record->set(grid, block, Ring<T, D>::BYTES);
+    cudaFuncSetAttribute(attention_decode<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring<T, D>::BYTES);
+    attention_decode<T, D><<<grid, block, Ring<T, D>::BYTES, stream>>>(
         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), static_cast<T*>(out), sums,
         reinterpret_cast<float2*>(statistics), x);
     const cudaError_t error = cudaGetLastError();

@@ -17,8 +17,6 @@ MOST_QUERIES = 16
 STEP = 64
 """Keys per step of a block's warps together; divides the keys of a part."""
 MOST_PARTS = 1024  # as in decode.cu
-RESIDENT = {64: 2, 128: 2, 256: 1}
-"""Blocks that a multiprocessor runs at a time, by D, as in decode.cu."""
 STEP_US = 0.5
 """Least time of a step (H200)."""
 START_US = 1.5
@@ -80,7 +78,7 @@ def division(q: Tensor, k: Tensor) -> tuple[int, int]:
         part = cdiv(S_k, 3 * STEP) * STEP
         return cdiv(S_k, part), part
     blocks = B * H_kv * cdiv(S_q * (H // H_kv), MOST_QUERIES)
-    return parts_of(blocks, S_k, 4 * STEP * D, multiprocessors(q.device), RESIDENT[D])
+    return parts_of(blocks, S_k, 4 * STEP * D, multiprocessors(q.device), resident(2 * D))
 
 
 def parts_of(blocks: int, S_k: int, step_bytes: int, processors: int, resident: int) -> tuple[int, int]:
@@ -107,6 +105,11 @@ def parts_of(blocks: int, S_k: int, step_bytes: int, processors: int, resident: 
     parts = min(range(1, max(1, min(steps, resident * processors, MOST_PARTS)) + 1), key=predicted_us)
     each = cdiv(steps, parts)
     return cdiv(steps, each), each * STEP
+
+
+def resident(row_bytes: int) -> int:
+    """Blocks that a multiprocessor runs at a time, by the bytes of a key, as in decoding.cuh."""
+    return 1 if row_bytes == 512 else 2
 
 
 def cdiv(size: int, by: int) -> int:

@@ -11,26 +11,28 @@ constexpr int MOST_PARTS = 1024;                // most parts that the second ke
 constexpr float LOWEST = -3.4028234663852886e38f;  // first maximum: unlike -inf, it can be subtracted from -inf
 constexpr unsigned ALL = 0xffffffffu;
 
-template <int D>
+// S: type of keys and values.
+template <typename S, int D>
 struct Ring {
-    static constexpr int PITCH = 2 * D + 16;  // bytes from row to row; lets ldmatrix read without bank conflicts
-    static constexpr int TILE = KEYS * PITCH, STAGES = D == 64 ? 6 : 3;
-    static constexpr int RESIDENT = D == 256 ? 1 : 2;  // blocks per multiprocessor
+    static constexpr int ROW = D * int(sizeof(S));  // bytes
+    static constexpr int PITCH = ROW + 16;  // bytes from row to row; lets ldmatrix read without bank conflicts
+    static constexpr int TILE = KEYS * PITCH, STAGES = ROW <= 128 ? 6 : 3;
+    static constexpr int RESIDENT = ROW == 512 ? 0 : 2;  // blocks per multiprocessor; 0: no bound on registers
     static constexpr int BYTES = WARPS * STAGES * 2 * TILE;
     static_assert(BYTES >= WARPS * ROWS * (D + 2) * 4, "the sums of the warps fit too");
 };
 
-// Starts the copy of rows [first, end) of a matrix, at most KEYS, to shared memory; zeros below them. Called by one
-// warp. row_at(i): address of row first + i, or of any row if that is not before `end`.
-template <int D, typename RowAt>
+// Starts the copy of rows [first, end) of a matrix, at most KEYS, to shared memory, into a tile of the ring R; zeros
+// below them. Called by one warp. row_at(i): address of row first + i, or of any row if that is not before `end`.
+template <typename R, typename RowAt>
 __device__ __forceinline__ void copy_rows(char* to, const RowAt& row_at, int first, int end) {
-    constexpr int CHUNKS = D / 8;
+    constexpr int CHUNKS = R::ROW / 16;
 #pragma unroll 8
     for (int i = threadIdx.x % 32; i < KEYS * CHUNKS; i += 32) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
-        char* const at = to + row * Ring<D>::PITCH + chunk * 16;
+        char* const at = to + row * R::PITCH + chunk * 16;
         const bool inside = first + row < end;
-        __pipeline_memcpy_async(at, row_at(row, inside) + chunk * 8, 16, inside ? 0 : 16);
+        copy_async(at, reinterpret_cast<const char*>(row_at(row, inside)) + chunk * 16, inside ? 16 : 0);
     }
 }
 
@@ -52,26 +54,61 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + __shfl_xor_sync(ALL, x, 2);
 }
 
-// A lane's state for rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one.
+// A lane's state for rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one, or of
+// those that Products<S, D>::column gives.
 template <int D>
 struct Rows {
     float m[2], l[2], acc[D / 8][4];
     int last[2];  // the last key that the row sees
 };
 
-// Adds the KEYS keys from `first` on, which are in shared memory. All rows see the keys before `common`.
-template <typename T, int D>
-__device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 16][4], const char* k, const char* v,
-                                         int first, int end, int common, float scale) {
-    const int lane = threadIdx.x % 32, quad = lane % 4, low = lane / 8 % 2, high = lane / 16;
-    float s[2][4] = {};  // rows g and g + 8, keys 8 n + 2 quad and the next one
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i) {
-        uint32_t x[4];
-        ldmatrix_x4<false>(x, k + (high * 8 + lane % 8) * Ring<D>::PITCH + (i * 16 + low * 8) * 2);
-        mma<T>(s[0], q[i], x[0], x[1]);
-        mma<T>(s[1], q[i], x[2], x[3]);
+// The products of KEYS keys or values of 16 bits, in a tile of the ring. float8.cuh has those of float8.
+template <typename S, int D>
+struct Products {
+    using R = Ring<S, D>;
+    using Operand = S;
+
+    // The column of a row's sum that add_warps calls `column`.
+    __device__ __forceinline__ static int column(int column) { return column; }
+
+    __device__ __forceinline__ static float value(const char* row, int column) {
+        return to_float(reinterpret_cast<const S*>(row)[column]);
     }
+
+    // s = q k^T: rows g and g + 8, keys 8 n + 2 quad and the next one.
+    __device__ __forceinline__ static void scores(float (&s)[2][4], const uint32_t (&q)[D / 16][4], const char* k) {
+        const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
+#pragma unroll
+        for (int i = 0; i < D / 16; ++i) {
+            uint32_t x[4];
+            ldmatrix_x4<false>(x, k + (high * 8 + lane % 8) * R::PITCH + (i * 16 + low * 8) * 2);
+            mma<S>(s[0], q[i], x[0], x[1]);
+            mma<S>(s[1], q[i], x[2], x[3]);
+        }
+    }
+
+    // acc += p v
+    __device__ __forceinline__ static void add(float (&acc)[D / 8][4], const uint32_t (&p)[4], const char* v) {
+        const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
+#pragma unroll
+        for (int i = 0; i < D / 16; ++i) {
+            uint32_t x[4];
+            ldmatrix_x4<true>(x, v + (low * 8 + lane % 8) * R::PITCH + (i * 16 + high * 8) * 2);
+            mma<S>(acc[2 * i], p, x[0], x[1]);
+            mma<S>(acc[2 * i + 1], p, x[2], x[3]);
+        }
+    }
+};
+
+// Adds the KEYS keys from `first` on, which are in shared memory. All rows see the keys before `common`. scale: of the
+// scores of rows g and g + 8.
+template <typename S, int D>
+__device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 16][4], const char* k, const char* v,
+                                         int first, int end, int common, const float (&scale)[2]) {
+    using P = Products<S, D>;
+    const int lane = threadIdx.x % 32, quad = lane % 4;
+    float s[2][4] = {};  // rows g and g + 8, keys 8 n + 2 quad and the next one
+    P::scores(s, q, k);
     if (first + KEYS > min(common, end)) {
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
@@ -86,20 +123,22 @@ __device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         const float largest = fmaxf(fmaxf(s[0][2 * h], s[0][2 * h + 1]), fmaxf(s[1][2 * h], s[1][2 * h + 1]));
-        const float m = fmaxf(rows.m[h], quad_max(largest) * scale);
+        const float m = fmaxf(rows.m[h], quad_max(largest) * scale[h]);
         alpha[h] = exp2f(rows.m[h] - m);
         rows.m[h] = m;
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
 #pragma unroll
-            for (int j = 2 * h; j < 2 * h + 2; ++j) s[n][j] = exp2f(fmaf(s[n][j], scale, -m));
+            for (int j = 2 * h; j < 2 * h + 2; ++j) s[n][j] = exp2f(fmaf(s[n][j], scale[h], -m));
         }
         rows.l[h] = fmaf(rows.l[h], alpha[h], (s[0][2 * h] + s[0][2 * h + 1]) + (s[1][2 * h] + s[1][2 * h + 1]));
     }
+    if (__any_sync(ALL, alpha[0] != 1.0f || alpha[1] != 1.0f)) {  // seldom after the first steps
 #pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
+        for (int i = 0; i < D / 8; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) rows.acc[i][j] *= alpha[j / 2];
+            for (int j = 0; j < 4; ++j) rows.acc[i][j] *= alpha[j / 2];
+        }
     }
     if (common < end && first + KEYS > common) {  // a key may be hidden from some rows
         for (int key = 0; key < min(KEYS, end - first); ++key) {
@@ -111,28 +150,24 @@ __device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 
                 const float odd = key < 8 ? s[0][2 * h + 1] : s[1][2 * h + 1];
                 p[h] = __shfl_sync(ALL, key % 2 ? odd : even, from);
             }
-            const T* const row = reinterpret_cast<const T*>(v + key * Ring<D>::PITCH) + 2 * quad;
+            const char* const row = v + key * Ring<S, D>::PITCH;
 #pragma unroll
             for (int i = 0; i < D / 8; ++i) {
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     if (first + key <= rows.last[j / 2]) {
-                        rows.acc[i][j] = fmaf(p[j / 2], to_float(row[8 * i + j % 2]), rows.acc[i][j]);
+                        const float value = P::value(row, P::column(8 * i + 2 * quad + j % 2));
+                        rows.acc[i][j] = fmaf(p[j / 2], value, rows.acc[i][j]);
                     }
                 }
             }
         }
         return;
     }
-    const uint32_t p[4] = {pair<T>(s[0][0], s[0][1]), pair<T>(s[0][2], s[0][3]), pair<T>(s[1][0], s[1][1]),
-                           pair<T>(s[1][2], s[1][3])};
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i) {
-        uint32_t x[4];
-        ldmatrix_x4<true>(x, v + (low * 8 + lane % 8) * Ring<D>::PITCH + (i * 16 + high * 8) * 2);
-        mma<T>(rows.acc[2 * i], p, x[0], x[1]);
-        mma<T>(rows.acc[2 * i + 1], p, x[2], x[3]);
-    }
+    using Operand = typename P::Operand;
+    const uint32_t p[4] = {pair<Operand>(s[0][0], s[0][1]), pair<Operand>(s[0][2], s[0][3]),
+                           pair<Operand>(s[1][0], s[1][1]), pair<Operand>(s[1][2], s[1][3])};
+    P::add(rows.acc, p, v);
 }
 
 // Adds the sums of the warps, in order, and passes those of each row and column to `store`: row, column, the largest

@@ -6,7 +6,7 @@
 // dweight that belong to a block are sums over all rows of z. dx is added up over the blocks in float. The products are
 // those of linear_sigmoid/tiles.cuh.
 //
-// wgmma.py computes the products on Hopper's tensor cores.
+// wgmma.py computes the products on Hopper's tensor cores, and most logits once.
 //
 // Source: logits in blocks: Hsu et al., "Liger Kernel", 2024, which takes blocks of rows and adds up dweight.
 #include "linear_cross_entropy/rows.cuh"
@@ -49,13 +49,13 @@ extern "C" int linear_cross_entropy(const void* x, const void* weight, const voi
         for (int64_t first = 0; first < V; first += columns) {
             const int64_t n = min(columns, V - first);
             multiply(static_cast<const T*>(weight) + first * stride_wv, n);
-            launch_rows<const T*>(add_logits<T>, z, of, first, n, stream, record);
+            launch_add<T, 1>(z, of, rows, {0, first, n}, stream, record);
         }
         for (int64_t first = 0; first < V; first += columns) {
             const int64_t n = min(columns, V - first);
             const T* const block = static_cast<const T*>(weight) + first * stride_wv;
             multiply(block, n);
-            launch_rows<T*>(to_gradients<T>, z, of, first, n, stream, record);
+            launch_gradients<T, 1>(z, z, of, rows, {0, first, n}, stream, record);
             launch_product<T, false>(strided_operand<T>(z, rows, n, one), strided_operand<T>(block, H, stride_wh, stride_wv),
                                      dx, n, AddToTotal{total, H, first == 0}, stream, record);
             launch_product<T, false>(strided_operand<T>(z, n, one, n), strided_operand<T>(x, H, stride_xh, stride_xt),

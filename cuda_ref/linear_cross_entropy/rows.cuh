@@ -1,13 +1,15 @@
-// Steps of linear_cross_entropy on a block of logits (T, n), n columns from `first` on, contiguous: sums of exponentials
-// over the columns of each row, and gradients. One warp computes one row.
+// Steps of linear_cross_entropy on a block of logits (rows, n), n columns from `first` on, contiguous: sums of
+// exponentials over the columns of each row, and gradients. A block of threads computes one row, LANES elements of a
+// thread at a time.
 #pragma once
 
+#include "common/packs.cuh"
 #include "cross_entropy/loss.cuh"
 
-constexpr int ROWS = 4;  // rows per block, one per warp
+constexpr int ROW_THREADS = 128, AT_ONCE = 4;  // AT_ONCE: loads of a thread in flight
 
 // State that the blocks of a row share. sums: three vectors (T,): the largest logit, the sum of exp(logit - largest), and the
-// target's logit, which is NaN until its block is seen. share: of a row in the mean.
+// target's logit, which is NaN until its block is seen. share: of a row in the mean. rows: T.
 struct RowSums {
     const int64_t* target;
     float* sums;
@@ -20,48 +22,83 @@ struct RowSums {
     __device__ __forceinline__ float& wanted(int64_t row) const { return sums[2 * rows + row]; }
 };
 
-template <typename T>
-__global__ void __launch_bounds__(WARP* ROWS) add_logits(const T* __restrict__ logits, RowSums of, int64_t first, int64_t n) {
-    const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
-    if (row >= of.rows) return;  // true for all lanes of the warp
-    logits += row * n;
-    const float before = first == 0 ? -INFINITY : of.largest(row);
-    float largest = before;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) largest = fmaxf(largest, to_float(logits[j]));
-    largest = over_warp(largest, Maximum());
-    const float base = finite_maximum(largest);
-    float sum = 0.0f;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += power(to_float(logits[j]) - base);
-    sum = over_warp(sum, Addition());
+// The rows from `row` on, and the columns from `first` on, of a block of logits.
+struct LogitBlock {
+    int64_t row, first, n;
+};
+
+template <typename T, int LANES>
+__global__ void __launch_bounds__(ROW_THREADS) add_logits(const T* __restrict__ logits, RowSums of, LogitBlock block) {
+    __shared__ float scratch[2][WARP];
+    const int64_t row = block.row + blockIdx.x;
+    logits += int64_t(blockIdx.x) * block.n;
+    float largest = -INFINITY, sum = 0.0f;  // of this thread
+#pragma unroll 4
+    for (int64_t j = int64_t(threadIdx.x) * LANES; j < block.n; j += ROW_THREADS * LANES) {
+        const Pack<T, LANES> pack = read_pack<T, LANES>(logits + j);
+        float above = largest;
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) above = fmaxf(above, to_float(pack[lane]));
+        const float base = finite_maximum(above);
+        sum *= power(largest - base);
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) sum += power(to_float(pack[lane]) - base);
+        largest = above;
+    }
+    const float before = block.first == 0 ? -INFINITY : of.largest(row);
+    const float above = over_block(fmaxf(largest, before), Maximum(), scratch[0]), base = finite_maximum(above);
+    sum = over_block(sum * power(largest - base), Addition(), scratch[1]);
     if (threadIdx.x != 0) return;
-    const int64_t column = of.target[row * of.stride] - first;
-    const bool found = column >= 0 && column < n;
-    of.largest(row) = largest;
-    of.sum(row) = sum + (first == 0 ? 0.0f : of.sum(row) * power(before - base));
-    if (found || first == 0) of.wanted(row) = found ? to_float(logits[column]) : NAN;
+    const int64_t column = of.target[row * of.stride] - block.first;
+    const bool found = column >= 0 && column < block.n;
+    of.largest(row) = above;
+    of.sum(row) = sum + (block.first == 0 ? 0.0f : of.sum(row) * power(before - base));
+    if (found || block.first == 0) of.wanted(row) = found ? to_float(logits[column]) : NAN;
 }
 
-// Replaces the logits by their gradients, and stores the losses.
-template <typename T>
-__global__ void __launch_bounds__(WARP* ROWS) to_gradients(T* __restrict__ logits, RowSums of, int64_t first, int64_t n) {
-    const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
-    if (row >= of.rows) return;
-    logits += row * n;
-    const int64_t target = of.target[row * of.stride];
+// Stores the gradients of the logits, which may replace them, and the losses.
+template <typename T, int LANES>
+__global__ void __launch_bounds__(ROW_THREADS) to_gradients(const T* logits, T* gradients, RowSums of, LogitBlock block) {
+    const int64_t row = block.row + blockIdx.x, target = of.target[row * of.stride];
+    logits += int64_t(blockIdx.x) * block.n;
+    gradients += int64_t(blockIdx.x) * block.n;
     const bool counted = target != of.ignored;
     const float base = finite_maximum(of.largest(row)), sum = of.sum(row), wanted = of.wanted(row);
     const float share = wanted == wanted ? *of.share : NAN, scale = 1.0f / sum;
     if (threadIdx.x == 0) of.loss[row] = counted ? logf(sum) + (base - wanted) : 0.0f;
-    for (int64_t j = threadIdx.x; j < n; j += WARP) {
-        const float p = power(to_float(logits[j]) - base) * scale;
-        logits[j] = from_float<T>(counted ? (p - (first + j == target ? 1.0f : 0.0f)) * share : 0.0f);
+    constexpr int STEP = ROW_THREADS * LANES;
+    for (int64_t start = int64_t(threadIdx.x) * LANES; start < block.n; start += AT_ONCE * STEP) {
+        Pack<T, LANES> packs[AT_ONCE];  // all read before the first is written: the compiler must not reorder these
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (start + i * STEP < block.n) packs[i] = read_pack<T, LANES>(logits + start + i * STEP);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int64_t j = start + i * STEP, at = target - block.first - j;  // at: the target's lane, if it is here
+            if (j >= block.n) break;
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) {
+                const float p = power(to_float(packs[i][lane]) - base) * scale;
+                packs[i][lane] = from_float<T>(counted ? (p - (lane == at ? 1.0f : 0.0f)) * share : 0.0f);
+            }
+            write_pack(gradients + j, packs[i]);
+        }
     }
 }
 
-template <typename T>
-void launch_rows(void (*kernel)(T, RowSums, int64_t, int64_t), T logits, const RowSums& of, int64_t first, int64_t n,
-                 cudaStream_t stream, LaunchRecord* record) {
-    const dim3 grid(unsigned(ceil_div<int64_t>(of.rows, ROWS))), block(WARP, ROWS);
-    record->set(grid, block);
-    kernel<<<grid, block, 0, stream>>>(logits, of, first, n);
+template <typename T, int LANES>
+void launch_add(const T* logits, const RowSums& of, int64_t rows, LogitBlock block, cudaStream_t stream,
+                LaunchRecord* record) {
+    const dim3 grid{unsigned(rows)};
+    record->set(grid, ROW_THREADS);
+    add_logits<T, LANES><<<grid, ROW_THREADS, 0, stream>>>(logits, of, block);
+}
+
+template <typename T, int LANES>
+void launch_gradients(const T* logits, T* gradients, const RowSums& of, int64_t rows, LogitBlock block,
+                      cudaStream_t stream, LaunchRecord* record) {
+    const dim3 grid{unsigned(rows)};
+    record->set(grid, ROW_THREADS);
+    to_gradients<T, LANES><<<grid, ROW_THREADS, 0, stream>>>(logits, gradients, of, block);
 }

@@ -5,20 +5,21 @@
 #include "linear_cross_entropy/rows.cuh"
 #include "matmul/wgmma.cuh"
 
-// Adds the sums of a tile to `total` (M, N), float32, and stores the totals, rounded, as out.
+// Adds the sums of a tile to `total` (M, N), float32, unless these are the first; stores the last ones, rounded, as out.
 struct AddToTotal {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
     float* total;
-    bool first;
+    bool first, last;
 
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
         float* total;
-        bool first;
+        bool first, last;
 
-        __device__ Consumer(const AddToTotal& finish) : total(finish.total), first(finish.first) {}
+        __device__ Consumer(const AddToTotal& finish)
+            : total(finish.total), first(finish.first), last(finish.last) {}
 
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
 
@@ -34,13 +35,17 @@ struct AddToTotal {
                     const float2 before = *at;
                     acc[i] += before.x, acc[i + 1] += before.y;
                 }
-                *at = make_float2(acc[i], acc[i + 1]);
+                if (!last) *at = make_float2(acc[i], acc[i + 1]);
             }
+            if (!last) return;
             store_through_shared<Out, PERMUTED, TRANSPOSED>(place.map, place.out, acc, place.shared, place.boxes,
                                                             place.consumer, place.thread, m, n, place.M, place.N);
         }
     };
 };
+
+template <typename T>
+constexpr int LANES = 16 / sizeof(T);
 
 // sums[3 rows] = 1 / number of rows with a target
 extern "C" int count_rows(const void* target, float* sums, int64_t rows, int64_t stride, int64_t ignored,
@@ -49,46 +54,51 @@ extern "C" int count_rows(const void* target, float* sums, int64_t rows, int64_t
     return cudaGetLastError();
 }
 
-// Adds the logits (rows, n) of the columns from `first` on to the sums of their rows.
-extern "C" int add_block(const void* logits, const void* target, float* sums, int64_t rows, int64_t first, int64_t n,
-                         int64_t stride, int64_t ignored, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+// Adds the logits (count, n) of the rows from `row` on, and of the columns from `first` on, to the sums of these rows.
+// rows: T. n is a multiple of 8.
+extern "C" int add_block(const void* logits, const void* target, float* sums, int64_t rows, int64_t row, int64_t count,
+                         int64_t first, int64_t n, int64_t stride, int64_t ignored, int64_t dtype, cudaStream_t stream,
+                         LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const RowSums of{static_cast<const int64_t*>(target), sums, nullptr, nullptr, rows, stride, ignored};
-        launch_rows<const T*>(add_logits<T>, static_cast<const T*>(logits), of, first, n, stream, record);
+        launch_add<T, LANES<T>>(static_cast<const T*>(logits), of, count, {row, first, n}, stream, record);
     });
 }
 
-// Replaces these logits by their gradients, and stores the losses.
-extern "C" int gradients_of_block(void* logits, const void* target, float* sums, float* loss, int64_t rows,
-                                  int64_t first, int64_t n, int64_t stride, int64_t ignored, int64_t dtype,
-                                  cudaStream_t stream, LaunchRecord* record) {
+// Stores the gradients of these logits, which may replace them, and the losses.
+extern "C" int gradients_of_block(const void* logits, void* gradients, const void* target, float* sums, float* loss,
+                                  int64_t rows, int64_t row, int64_t count, int64_t first, int64_t n, int64_t stride,
+                                  int64_t ignored, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const RowSums of{static_cast<const int64_t*>(target), sums, sums + 3 * rows, loss, rows, stride, ignored};
-        launch_rows<T*>(to_gradients<T>, static_cast<T*>(logits), of, first, n, stream, record);
+        launch_gradients<T, LANES<T>>(static_cast<const T*>(logits), static_cast<T*>(gradients), of, count,
+                                      {row, first, n}, stream, record);
     });
 }
 
 template <typename T>
 cudaError_t launch_dx(const void* dz, const void* weight, float* total, void* dx, int64_t rows, int64_t n, int64_t H,
-                      int64_t weight_stride, int64_t first, int64_t tile, cudaStream_t stream, LaunchRecord* record) {
+                      int64_t weight_stride, bool first, bool last, int64_t tile, cudaStream_t stream,
+                      LaunchRecord* record) {
     const MatrixOperand left{dz, false, rows, n}, right{weight, true, H, weight_stride};
-    const AddToTotal finish{total, first != 0};
+    const AddToTotal finish{total, first, last};
     return launch<T, false, true>(left, right, dx, n, Scales{}, Plan{tile, 1, nullptr}, finish, stream, record);
 }
 
-// total (rows, H) = [total +] dz (rows, n) times the n rows of the weight, and dx its rounding. first: whether there is
-// no total yet. n and H are multiples of 8; rows of the weight begin at multiples of 16 bytes. tile: 1, 2 or 3.
+// Adds dz (rows, n) times the n rows of the weight to total (rows, H); the first call begins a total, the last one stores
+// it, rounded, as dx. n and H are multiples of 8; rows of the weight begin at multiples of 16 bytes. tile: 1, 2 or 3.
 extern "C" int add_dx(const void* dz, const void* weight, float* total, void* dx, int64_t rows, int64_t n, int64_t H,
-                      int64_t weight_stride, int64_t first, int64_t tile, int64_t dtype, cudaStream_t stream,
-                      LaunchRecord* record) {
+                      int64_t weight_stride, int64_t first, int64_t last, int64_t tile, int64_t dtype,
+                      cudaStream_t stream, LaunchRecord* record) {
+    const auto run = [&](auto zero) {
+        return launch_dx<decltype(zero)>(dz, weight, total, dx, rows, n, H, weight_stride, first != 0, last != 0, tile,
+                                         stream, record);
+    };
     switch (dtype) {
-        case FLOAT16:
-            return launch_dx<__half>(dz, weight, total, dx, rows, n, H, weight_stride, first, tile, stream, record);
-        case BFLOAT16:
-            return launch_dx<__nv_bfloat16>(dz, weight, total, dx, rows, n, H, weight_stride, first, tile, stream,
-                                            record);
+        case FLOAT16: return run(__half());
+        case BFLOAT16: return run(__nv_bfloat16());
         default: return cudaErrorInvalidValue;
     }
 }

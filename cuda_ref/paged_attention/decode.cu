@@ -4,18 +4,21 @@
 // head, where row r is query r / G of head r % G. A second kernel adds the parts. Rings, products and sums are those of
 // attention/decode.cu.
 //
-// A warp takes 16 keys at a time. Lane i finds the page of key i one step before its copy begins, so that the copy does
+// A warp takes 16 keys at a time. Lane i finds the place of key i one step before its copy begins, so that the copy does
 // not wait for the table; the lanes that copy the key get it by a shuffle. Any page size does.
+//
+// Keys and values in float8 become float16 in registers (float8.cuh). scale_k multiplies the scores, scale_v the sums.
 //
 // The number of parts follows from the length of the table: the host does not know the lengths. A part beyond a
 // sequence's keys has no weight.
 //
 // Sources: "Flash-Decoding for long-context inference" (Dao, Haziza, Massa, Sizov, 2023); "Efficient Memory Management
 // for Large Language Model Serving with PagedAttention" (Kwon et al., 2023).
-#include "attention/decoding.cuh"
+#include "paged_attention/float8.cuh"
 
-struct Cache {  // strides in elements; rows are contiguous, and begin at multiples of 16 bytes
-    int64_t page, slot, head;
+struct Cache {  // rows are contiguous, and begin at multiples of 16 bytes
+    unsigned page, slot;  // strides in units of 16 bytes
+    int64_t head;         // in elements
 };
 
 struct Paged {
@@ -25,19 +28,21 @@ struct Paged {
     float scale;  // includes log2(e)
 };
 
-// A key's place in the cache.
+// A key's places in the caches of its head, in units of 16 bytes.
 struct Place {
-    int page, slot;
+    unsigned k, v;
 };
 
 // sums (rows of the output, parts, D): acc of each part. statistics (rows of the output, parts, 2): m and l of each
-// part.
-template <typename T, int D>
-__global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
-    paged_decode(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-                 const int* __restrict__ table, const int* __restrict__ lengths, T* __restrict__ out,
-                 float* __restrict__ sums, float2* __restrict__ statistics, const Paged x) {
-    using R = Ring<D>;
+// part. S: type of keys and values. The scales are those of Float8; otherwise they are not read.
+template <typename T, typename S, int D>
+__global__ void __launch_bounds__(WARPS * 32, Ring<S, D>::RESIDENT)
+    paged_decode(const T* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v,
+                 const int* __restrict__ table, const int* __restrict__ lengths, const float* __restrict__ scale_k,
+                 const float* __restrict__ scale_v, T* __restrict__ out, float* __restrict__ sums,
+                 float2* __restrict__ statistics, const Paged x) {
+    using R = Ring<S, D>;
+    constexpr bool SCALED = std::is_same_v<S, Float8>;
     extern __shared__ float4 shared[];
     const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32, G = x.H / x.H_kv, count = x.S_q * G;
@@ -52,13 +57,16 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
 
     Rows<D> rows = {};
     uint32_t fragments[D / 16][4] = {};
+    float scale[2] = {x.scale, x.scale};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         const int row = row0 + lane / 4 + 8 * h, query = row / G;
         rows.m[h] = LOWEST;
         rows.last[h] = query + length - x.S_q;
-        if (row < count) {
-            const T* const from = q + b * x.q_batch + (h_kv * G + row % G) * x.q_head + query * x.q_row;
+        const T* const from = q + b * x.q_batch + (h_kv * G + row % G) * x.q_head + query * x.q_row;
+        if constexpr (SCALED) {
+            scale[h] *= fabsf(*scale_k) * load_query<D>(fragments, h, row < count ? from : nullptr, *scale_k < 0.0f);
+        } else if (row < count) {
 #pragma unroll
             for (int i = 0; i < D / 16; ++i) {
                 memcpy(&fragments[i][h], from + 16 * i + 2 * (lane % 4), 4);
@@ -70,21 +78,20 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
     const auto first_of = [&](int step) { return begin + (step * WARPS + warp) * KEYS; };
     const auto find = [&](int step) {
         const int key = first_of(step) + lane % KEYS;
-        return key < end ? Place{table[key / x.page * x.table_page], key % x.page} : Place{0, 0};
+        if (key >= end) return Place{0, 0};
+        const unsigned page = table[key / x.page * x.table_page], slot = key % x.page;
+        return Place{page * x.k.page + slot * x.k.slot, page * x.v.page + slot * x.v.slot};
     };
     char* const ring = reinterpret_cast<char*>(shared) + warp * R::STAGES * 2 * R::TILE;
     Place place = find(0);
     const auto load = [&](int step) {
         char* const to = ring + step % R::STAGES * 2 * R::TILE;
         if (first_of(step) < end) {
-            const auto row_of = [&](const T* from, const Cache& cache) {
-                return [=](int row, bool) {
-                    const int64_t page = __shfl_sync(ALL, place.page, row), slot = __shfl_sync(ALL, place.slot, row);
-                    return from + page * cache.page + slot * cache.slot;
-                };
+            const auto row_of = [&](const S* from, unsigned at) {
+                return [=](int row, bool) { return from + int64_t(__shfl_sync(ALL, at, row)) * (16 / sizeof(S)); };
             };
-            copy_rows<D>(to, row_of(k, x.k), first_of(step), end);
-            copy_rows<D>(to + R::TILE, row_of(v, x.v), first_of(step), end);
+            copy_rows<R>(to, row_of(k, place.k), first_of(step), end);
+            copy_rows<R>(to + R::TILE, row_of(v, place.v), first_of(step), end);
         }
         __pipeline_commit();
         place = find(step + 1);
@@ -95,17 +102,18 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
         __pipeline_wait_prior(R::STAGES - 1);
         __syncwarp();  // the copies of all lanes have arrived
         const char* const stage = ring + step % R::STAGES * 2 * R::TILE;
-        add_keys<T, D>(rows, fragments, stage, stage + R::TILE, first_of(step), end, common, x.scale);
+        add_keys<S, D>(rows, fragments, stage, stage + R::TILE, first_of(step), end, common, scale);
         __syncwarp();  // all lanes have read the stage
     }
 
-    add_warps<D>(rows, shared, count - row0, [&](int r, int d, float m, float l, float acc) {
-        const int row = row0 + r, query = row / G;
+    const float scale_of_values = SCALED ? *scale_v : 1.0f;
+    add_warps<D>(rows, shared, count - row0, [&](int r, int i, float m, float l, float acc) {
+        const int row = row0 + r, query = row / G, d = Products<S, D>::column(i);
         const int64_t at = (int64_t(b) * x.S_q + query) * x.H + h_kv * G + row % G;
         if (x.parts == 1) {
-            out[at * D + d] = from_float<T>(query + length - x.S_q < 0 ? 0.0f : acc / l);
+            out[at * D + d] = from_float<T>(query + length - x.S_q < 0 ? 0.0f : acc / l * scale_of_values);
         } else {
-            sums[(at * x.parts + part) * D + d] = acc;
+            sums[(at * x.parts + part) * D + d] = acc * scale_of_values;
             if (d == 0) statistics[at * x.parts + part] = make_float2(m, l);
         }
     });
@@ -122,23 +130,25 @@ __global__ void paged_decode_add(const float* __restrict__ sums, const float2* _
 }
 
 struct Arguments {
-    const void *q, *k, *v, *table, *lengths;
+    const void *q, *k, *v, *table, *lengths, *scale_k, *scale_v;
     void *out, *sums, *statistics;
 };
 
-template <typename T, int D>
+template <typename T, typename S, int D>
 cudaError_t launch(const Arguments& given, int64_t B, const Paged& x, cudaStream_t stream, LaunchRecord* record) {
+    constexpr int BYTES = Ring<S, D>::BYTES;
     const int tiles = ceil_div(x.S_q * (x.H / x.H_kv), ROWS);
     const dim3 grid(unsigned(B * x.H_kv * x.parts * tiles)), block(WARPS * 32);
     const int* const lengths = static_cast<const int*>(given.lengths);
     float* const sums = static_cast<float*>(given.sums);
     float2* const statistics = static_cast<float2*>(given.statistics);
     T* const out = static_cast<T*>(given.out);
-    record->set(grid, block, Ring<D>::BYTES);
-    cudaFuncSetAttribute(paged_decode<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, Ring<D>::BYTES);
-    paged_decode<T, D><<<grid, block, Ring<D>::BYTES, stream>>>(
-        static_cast<const T*>(given.q), static_cast<const T*>(given.k), static_cast<const T*>(given.v),
-        static_cast<const int*>(given.table), lengths, out, sums, statistics, x);
+    record->set(grid, block, BYTES);
+    cudaFuncSetAttribute(paged_decode<T, S, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    paged_decode<T, S, D><<<grid, block, BYTES, stream>>>(
+        static_cast<const T*>(given.q), static_cast<const S*>(given.k), static_cast<const S*>(given.v),
+        static_cast<const int*>(given.table), lengths, static_cast<const float*>(given.scale_k),
+        static_cast<const float*>(given.scale_v), out, sums, statistics, x);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || x.parts == 1) return error;
     const dim3 rows(unsigned(B * x.H * x.S_q)), columns(D);
@@ -147,31 +157,39 @@ cudaError_t launch(const Arguments& given, int64_t B, const Paged& x, cudaStream
     return cudaGetLastError();
 }
 
-template <typename T>
+template <typename T, typename S>
 cudaError_t launch_head(int64_t D, const Arguments& given, int64_t B, const Paged& x, cudaStream_t stream,
                         LaunchRecord* record) {
     switch (D) {
-        case 64: return launch<T, 64>(given, B, x, stream, record);
-        case 128: return launch<T, 128>(given, B, x, stream, record);
-        case 256: return launch<T, 256>(given, B, x, stream, record);
+        case 64: return launch<T, S, 64>(given, B, x, stream, record);
+        case 128: return launch<T, S, 128>(given, B, x, stream, record);
+        case 256: return launch<T, S, 256>(given, B, x, stream, record);
         default: return cudaErrorInvalidValue;
     }
 }
 
-// Strides are in elements. part: keys per part, a multiple of 64.
+// Strides are in elements. part: keys per part, a multiple of 64. float8: keys and values are float8; otherwise the
+// scales are not read.
 extern "C" int paged_decode(const void* q, const void* k, const void* v, const void* table, const void* lengths,
-                            void* out, void* sums, void* statistics, int64_t B, int64_t S_q, int64_t H, int64_t H_kv,
-                            int64_t page, int64_t D, int64_t q_batch, int64_t q_row, int64_t q_head, int64_t k_page,
-                            int64_t k_slot, int64_t k_head, int64_t v_page, int64_t v_slot, int64_t v_head,
-                            int64_t table_batch, int64_t table_page, int64_t stride_lengths, int64_t part,
-                            int64_t parts, double scale_log2, int64_t dtype, cudaStream_t stream,
-                            LaunchRecord* record) {
-    const Arguments given{q, k, v, table, lengths, out, sums, statistics};
+                            const void* scale_k, const void* scale_v, void* out, void* sums, void* statistics,
+                            int64_t float8, int64_t B, int64_t S_q, int64_t H, int64_t H_kv, int64_t page, int64_t D,
+                            int64_t q_batch, int64_t q_row, int64_t q_head, int64_t k_page, int64_t k_slot,
+                            int64_t k_head, int64_t v_page, int64_t v_slot, int64_t v_head, int64_t table_batch,
+                            int64_t table_page, int64_t stride_lengths, int64_t part, int64_t parts,
+                            double scale_log2, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const Arguments given{q, k, v, table, lengths, scale_k, scale_v, out, sums, statistics};
+    const int unit = float8 ? 16 : 8;  // elements of 16 bytes
     const Paged x{int(H), int(H_kv), int(S_q), int(page), int(part), int(parts), q_batch, q_row, q_head, table_batch,
-                  table_page, stride_lengths, {k_page, k_slot, k_head}, {v_page, v_slot, v_head}, float(scale_log2)};
+                  table_page, stride_lengths, {unsigned(k_page / unit), unsigned(k_slot / unit), k_head},
+                  {unsigned(v_page / unit), unsigned(v_slot / unit), v_head}, float(scale_log2)};
+    const auto run = [&](auto zero) {
+        using T = decltype(zero);
+        return float8 ? launch_head<T, Float8>(D, given, B, x, stream, record)
+                      : launch_head<T, T>(D, given, B, x, stream, record);
+    };
     switch (dtype) {
-        case FLOAT16: return launch_head<__half>(D, given, B, x, stream, record);
-        case BFLOAT16: return launch_head<__nv_bfloat16>(D, given, B, x, stream, record);
+        case FLOAT16: return run(__half());
+        case BFLOAT16: return run(__nv_bfloat16());
         default: return cudaErrorInvalidValue;
     }
 }

@@ -9,7 +9,7 @@ from cuda_ref._runtime.caches import check_paged_attention
 from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention._hopper import HEAD_DIMS, readable, scales
-from cuda_ref.attention.decode import RESIDENT, STEP, cdiv, parts_of
+from cuda_ref.attention.decode import STEP, cdiv, parts_of, resident
 
 DETERMINISTIC = True
 ROWS = 16
@@ -36,18 +36,17 @@ def paged_attention(
     Shapes: q (B, S_q, H, D), pages (P, page, H_kv, D), table (B, pages), lengths (B,), D 64, 128 or 256, any page size.
     An operand whose rows are not contiguous, or not at multiples of 16 bytes, is copied first.
     Dtypes: float16, bfloat16; scores, softmax and sums in float32, weights rounded to 16 bits for their product with v;
-    table and lengths int32.
+    table and lengths int32. Pages of float8_e4m3fn have a scale each, of keys and of values: float32, of shape ().
+    Their products are of float16: codes exactly, and a row of q times a power of two.
     Memory: D + 2 float32 numbers for each row and part.
     Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, only to check results.
     Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
-    float32, float8 pages, other D, a negative sm_scale, and more than 2^30 slots or rows; build.CudaError if the launch
-    fails.
+    float32, other D, a negative sm_scale, more than 2^30 slots or rows, and pages of more than 64 GiB;
+    build.CudaError if the launch fails.
     Source: see decode.cu.
     """
     B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
-    _check_covered(q, table.shape[1] * page, sm_scale)
-    if scale_k is not None:
-        raise NotImplementedError("paged_attention: its tensor cores read keys and values of 16 bits; got float8 pages")
+    _check_covered(q, k_pages, v_pages, table.shape[1] * page, sm_scale)
     out = q.new_empty(q.shape)
     if out.numel() == 0:
         return out
@@ -59,7 +58,8 @@ def paged_attention(
         statistics = q.new_empty(B * S_q * H, parts, 2, dtype=torch.float32)
     build.launch(
         "paged_attention/decode", "paged_decode", q.device,
-        q, k_pages, v_pages, table, lengths, out, sums, statistics, B, S_q, H, H_kv, page, D,
+        q, k_pages, v_pages, table, lengths, scale_k, scale_v, out, sums, statistics, scale_k is not None,
+        B, S_q, H, H_kv, page, D,
         *q.stride()[:3], *k_pages.stride()[:3], *v_pages.stride()[:3], *table.stride(), *lengths.stride(), part, parts,
         scales(D, sm_scale)[1], build.DTYPES[q.dtype],
     )  # fmt: skip
@@ -89,10 +89,11 @@ def division(q: Tensor, k_pages: Tensor, table: Tensor) -> tuple[int, int]:
         part = cdiv(slots, 3 * STEP) * STEP
         return cdiv(slots, part), part
     blocks = B * H_kv * cdiv(S_q * (H // H_kv), ROWS)
-    return parts_of(blocks, slots, 4 * STEP * D, multiprocessors(q.device), RESIDENT[D])
+    row = D * k_pages.element_size()
+    return parts_of(blocks, slots, 2 * STEP * row, multiprocessors(q.device), resident(row))
 
 
-def _check_covered(q: Tensor, slots: int, sm_scale: float | None) -> None:
+def _check_covered(q: Tensor, k_pages: Tensor, v_pages: Tensor, slots: int, sm_scale: float | None) -> None:
     """Raises NotImplementedError for consistent arguments that the kernels do not cover."""
     if q.dtype == torch.float32:
         raise NotImplementedError("paged_attention: written for float16 and bfloat16; got torch.float32")
@@ -103,3 +104,6 @@ def _check_covered(q: Tensor, slots: int, sm_scale: float | None) -> None:
     if max(slots, q.shape[0] * q.shape[1] * q.shape[2]) > 2**30:
         rows = q.shape[0] * q.shape[1] * q.shape[2]
         raise NotImplementedError(f"paged_attention: at most 2^30 slots and rows; got {slots} and {rows}")
+    largest = max(x.stride(0) * x.shape[0] * x.element_size() for x in (k_pages, v_pages))
+    if largest > 2**36:
+        raise NotImplementedError(f"paged_attention: pages of keys or values must end within 64 GiB; got {largest} bytes")

@@ -38,9 +38,10 @@ struct MatrixOperand {
     int64_t rows, stride;
 };
 template <typename T>
-bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows, int = 0) {
-    if (x.mn_major) stop("written for K-major operands");
-    return encode_tensor_map(map, 0, sizeof(T), x.data, K, x.rows, x.stride, box_rows);
+bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows,
+                        int box_k = ROW_BYTES / int(sizeof(T))) {
+    return encode_tensor_map(map, 0, sizeof(T), x.data, x.mn_major ? x.rows : K, x.mn_major ? K : x.rows, x.stride,
+                             x.mn_major ? box_k : box_rows);
 }
 
 // Offset of an element in bytes; -1 if it lies outside.
