@@ -35,7 +35,7 @@ struct FewConfig {
     static constexpr int GROUPS = 2 * BOXES / K_WARPS;           // of a stage, for each warp
     static constexpr int CODE_BYTES = ROWS * ROW_BYTES, X_BYTES = 8 * TILES * ROW_BYTES;
     static constexpr int LOAD_BYTES = CODE_BYTES + X_BOXES * X_BYTES, STAGE_BYTES = BOXES * LOAD_BYTES;
-    static constexpr int PITCH = ROWS + 8;  // floats from one row of sums to the next: no bank conflicts
+    static constexpr int PITCH = ROWS + 8;  // floats from one row of sums to the next
     static constexpr int SUM_BYTES = K_WARPS * 8 * TILES * PITCH * int(sizeof(float));
     static constexpr int FITTING = (MAX_SHARED_BYTES - BOX_ALIGNMENT - SUM_BYTES - 128) / STAGE_BYTES;
     static constexpr int STAGES = FITTING < 6 ? FITTING : 6;
@@ -63,14 +63,9 @@ struct Step {
     }
 };
 
-// The row, of eight, that lanes 4 i to 4 i + 3 read. Pairs of them differ in two bits, so that eight lanes which read 16
-// bytes each cover all banks.
-__device__ __forceinline__ int row_of(int i) { return i / 2 ^ i % 2 * 6; }
-
-// Word i of four.
-__device__ __forceinline__ uint32_t word(const uint4& x, int i) {
-    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
-}
+// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes that
+// read 8 bytes of codes, cover all banks.
+__device__ __forceinline__ int row_of(int i) { return i % 4 * 2 + ((i ^ i / 2 ^ i / 4) & 1); }
 
 // The scales and zero points of a lane's row, for the groups that its warp multiplies in a step.
 template <typename T, typename C>
@@ -86,54 +81,67 @@ struct RowScales {
             zero[i] = uint8_t(given.groups.zero_of(n, g));
         }
     }
+    // The scale of group i, and above it half of its zero_pair.
     __device__ __forceinline__ uint32_t packed(int i) const {
         uint16_t bits;
         memcpy(&bits, &scale[i], 2);
-        return bits | uint32_t(zero[i]) << 16;
+        return bits | zero_pair<T>(zero[i]) << 16;
+    }
+};
+
+// A lane's place: its row of eight, and the offsets in a stage of its codes and of its x.
+template <typename C>
+struct Place {
+    int row, codes, x;
+
+    // For the rows of the weights from first_row on.
+    __device__ __forceinline__ explicit Place(int first_row) : row(row_of(threadIdx.x % 32 / 4)) {
+        const int q = threadIdx.x % 4;
+        // Lanes 2 and 3 of four take words in the order 2, 3, 0, 1: their x is then in other banks.
+        codes = (first_row + row) * ROW_BYTES + (q ^ row) * 16 + q / 2 * 8;
+        x = C::CODE_BYTES + q / 2 * C::X_BYTES + row * ROW_BYTES + ((q % 2 * 4 + q / 2 * 2) ^ row) * 16;
     }
 };
 
 // acc[i][j] += the products of a group, for rows 16 i to 16 i + 15 of the weights of a warp and 8 j to 8 j + 7 of x.
-// codes: the first row of the warp. x: the boxes of the group. scales: of the row `lane`, packed. half: the group's half
-// of the box.
+// scales: those of row `lane`, packed. half: that of the box.
 template <typename T, typename C>
-__device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const char* codes, const char* x,
+__device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const char* box, const Place<C>& place,
                                          uint32_t scales, int half) {
-    const int lane = threadIdx.x % 32, row = row_of(lane / 4), q = lane % 4;
     float sums[2][C::TILES][4] = {};
     uint32_t zeros[4];
     float scale[4];
-    uint4 taken[4];
+    uint32_t words[4][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const uint32_t both = __shfl_sync(0xffffffffu, scales, row + 8 * i);
+        const uint32_t both = __shfl_sync(0xffffffffu, scales, place.row + 8 * i);
         const uint16_t bits = uint16_t(both);
         T of_row;
         memcpy(&of_row, &bits, 2);
-        scale[i] = to_float(of_row), zeros[i] = zero_pair<T>(both >> 16);
-        const uint4 found = *reinterpret_cast<const uint4*>(codes + (row + 8 * i) * ROW_BYTES +
-                                                            ((half * 4 + q) ^ row) * 16);
-        // Lanes 2 and 3 of four take words in the order 1, 0, 3, 2: their x is then in other banks.
-        taken[i] = q < 2 ? found : uint4{found.y, found.x, found.w, found.z};
+        scale[i] = to_float(of_row), zeros[i] = __byte_perm(both, both, 0x3232);
+#pragma unroll
+        for (int part = 0; part < 2; ++part) {
+            const char* const from = box + ((place.codes + 8 * i * ROW_BYTES) ^ (half * 64 + part * 8));
+            const uint2 found = *reinterpret_cast<const uint2*>(from);
+            words[i][part * 2] = found.x, words[i][part * 2 + 1] = found.y;
+        }
     }
-    const char* const x_row = x + (half * 2 + q / 2) * C::X_BYTES + row * ROW_BYTES;
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
         uint32_t weights[2][2][4];  // of 16 rows each, for pairs 0 and 1, and for pairs 2 and 3
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const uint32_t upper = word(taken[2 * i], step), lower = word(taken[2 * i + 1], step);
 #pragma unroll
             for (int pair = 0; pair < 4; ++pair) {
                 uint32_t* const to = &weights[i][pair / 2][pair % 2 * 2];
-                to[0] = less_zero<T>(upper >> 4 * pair, zeros[2 * i]);
-                to[1] = less_zero<T>(lower >> 4 * pair, zeros[2 * i + 1]);
+                to[0] = less_zero<T>(words[2 * i][step] >> 4 * pair, zeros[2 * i]);
+                to[1] = less_zero<T>(words[2 * i + 1][step] >> 4 * pair, zeros[2 * i + 1]);
             }
         }
-        const int chunk = (q % 2 * 4 + (step ^ q / 2)) ^ row;
+        const char* const x = box + ((place.x + half * 2 * C::X_BYTES) ^ step * 16);
 #pragma unroll
         for (int j = 0; j < C::TILES; ++j) {
-            const uint4 of_x = *reinterpret_cast<const uint4*>(x_row + j * 8 * ROW_BYTES + chunk * 16);
+            const uint4 of_x = *reinterpret_cast<const uint4*>(x + j * 8 * ROW_BYTES);
             const uint32_t pairs[4] = {__byte_perm(of_x.x, of_x.z, 0x5410), __byte_perm(of_x.x, of_x.z, 0x7632),
                                        __byte_perm(of_x.y, of_x.w, 0x5410), __byte_perm(of_x.y, of_x.w, 0x7632)};
 #pragma unroll
@@ -213,7 +221,7 @@ __device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32
     }
 }
 
-// A cluster computes C::ROWS columns of out after the other; its blocks divide k.
+// A cluster computes C::ROWS columns of out at a time; its blocks divide k.
 template <typename T, typename C>
 __global__ void __launch_bounds__(THREADS, 1)
     int4_few(const __grid_constant__ Maps maps, const __grid_constant__ Given<T> given, T* __restrict__ out) {
@@ -228,6 +236,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int end = int(int64_t(boxes) * (rank + 1) / blocks), steps = ceil_div(end - begin, C::BOXES);
     const int tiles = ceil_div(given.N, C::ROWS);
     if (threadIdx.x == 0) {
+        tma_prefetch_descriptor(&maps.codes);
+        tma_prefetch_descriptor(&maps.x);
         for (int stage = 0; stage < C::STAGES; ++stage) {
             mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
             mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, WARPS);
@@ -253,7 +263,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         to_load.advance();
         loaded.advance(steps, clusters);
     };
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && steps > 0) {
         for (int i = 0; i < C::STAGES && loaded.tile < tiles; ++i) load();
     }
 
@@ -264,6 +274,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int last_group = min(2 * end, ceil_div(given.K, GROUP));
     RowScales<T, C> next = {};
     load_scales(next, {cluster, 0});
+    const Place<C> place(row_warp * WARP_ROWS);
     bool first = true;
     for (int tile = cluster; tile < tiles; tile += clusters) {
         float acc[2][C::TILES][4] = {};
@@ -280,12 +291,11 @@ __global__ void __launch_bounds__(THREADS, 1)
             following.advance(steps, clusters);
             load_scales(next, following);
             mbarrier_wait_parity(shared + C::FULL + to_read.stage * MBARRIER_BYTES, to_read.phase);
-            const char* const stage = memory + to_read.stage * C::STAGE_BYTES + k_warp / 2 * C::LOAD_BYTES;
+            const char* const box = memory + to_read.stage * C::STAGE_BYTES + k_warp / 2 * C::LOAD_BYTES;
 #pragma unroll
             for (int i = 0; i < C::GROUPS; ++i) {
                 if (group + i < last_group) {
-                    multiply<T, C>(acc, stage + row_warp * WARP_ROWS * ROW_BYTES, stage + C::CODE_BYTES, now.packed(i),
-                                   C::GROUPS == 2 ? i : k_warp % 2);
+                    multiply<T, C>(acc, box, place, now.packed(i), C::GROUPS == 2 ? i : k_warp % 2);
                 }
             }
             __syncwarp();
@@ -301,6 +311,16 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 
+// Clusters of `parts` blocks that the device runs at a time.
+template <typename T, typename C>
+int resident_clusters(int parts) {
+    const auto of = [](int blocks) {
+        return std::max(1, active_clusters(blocks, int4_few<T, C>, THREADS, C::SHARED_BYTES));
+    };
+    static const int found[] = {of(1), of(2), of(4), of(8)};
+    return found[parts == 1 ? 0 : parts == 2 ? 1 : parts == 4 ? 2 : 3];
+}
+
 template <typename T, typename C>
 cudaError_t launch(const MatrixOperand& x, const MatrixOperand& weight, const Given<T>& given, void* out, int parts,
                    cudaStream_t stream, LaunchRecord* record) {
@@ -309,16 +329,15 @@ cudaError_t launch(const MatrixOperand& x, const MatrixOperand& weight, const Gi
         !encode_operand_map<Float8>(&maps.codes, weight, ceil_div(given.K, 2), C::ROWS)) {
         return cudaErrorInvalidValue;
     }
-    const int tiles = ceil_div(given.N, C::ROWS);
-    const int resident = std::max(1, active_clusters(parts, int4_few<T, C>, THREADS, C::SHARED_BYTES));
-    const int clusters = ceil_div(tiles, ceil_div(tiles, resident));
+    const int tiles = ceil_div(given.N, C::ROWS), turns = ceil_div(tiles, resident_clusters<T, C>(parts));
+    const int clusters = ceil_div(tiles, turns);
     return launch_clusters(parts, int4_few<T, C>, dim3(unsigned(clusters * parts)), THREADS, C::SHARED_BYTES, stream,
                            record, maps, given, static_cast<T*>(out));
 }
 
 // Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
 // strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 256.
-// Clusters of `parts` blocks, at most 8, divide k: each has at least 256 of it.
+// Clusters of `parts` blocks (1, 2, 4 or 8) divide k in boxes of 256.
 extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                         int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
                         int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t rows,

@@ -20,11 +20,15 @@ ROWS, PARTS = (64, 128, 256), (1, 2, 4, 8)
 BOX = 256
 """Terms of a box: the least that a block takes."""
 PROCESSORS_OF_A_GPC = 16
-"""A GPC has at least so many multiprocessors for clusters of more than two blocks."""
-OVERHEAD_BYTES = 24_000
-"""Weights that a multiprocessor reads in the time that a tile takes besides: assumed, not measured."""
-X_SHARE = 0.4
-"""Time to copy a byte from the L2 cache to a multiprocessor by that to read one of weights from memory: assumed."""
+"""Multiprocessors of a GPC for clusters of more than two blocks."""
+# Times are in bytes of weights that a multiprocessor reads at an equal share of the bandwidth. They are assumed, from
+# counts of instructions.
+MULTIPLIED = {8: 0.7, 16: 0.8, 32: 1.05}
+"""Time to multiply a byte of weights by so many rows of x."""
+LEAST_SHARE, COPIED = 0.4, 0.4
+"""Time to read a byte of weights where few others read, and to copy a byte from the L2 cache."""
+OF_A_TILE = 24_000
+"""Time that a tile takes besides its products: twice that in a cluster."""
 
 
 @kept
@@ -68,17 +72,17 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
     (M, K), N = x.shape, len(weight)
     processors = multiprocessors(x.device) if x.is_cuda else 1
-    boxes, x_rows = -(-K // BOX), 8 if M <= 8 else 16 if M <= 16 else 32
+    boxes, x_rows = -(-K // BOX), next(rows for rows in MULTIPLIED if M <= rows)
 
-    def cost(plan: Plan) -> float:
-        tiles, clusters = -(-N // plan.tile), _clusters(processors, plan.parts)
-        weights = plan.tile * BOX // 2
-        copied = weights + x_rows * BOX * 2
-        of_a_tile = -(-boxes // plan.parts) * max(weights, X_SHARE * copied)
-        return -(-tiles // clusters) * (of_a_tile + OVERHEAD_BYTES)
+    def time(plan: Plan) -> float:
+        tiles = -(-N // plan.tile)
+        turns = -(-tiles // _clusters(processors, plan.parts))
+        reading = -(-tiles // turns) * plan.parts / processors  # of all multiprocessors
+        weights, of_x = plan.tile * BOX / 2, x_rows * BOX * 2
+        of_a_box = max(weights * max(reading, LEAST_SHARE, MULTIPLIED[x_rows]), COPIED * (weights + of_x))
+        return turns * (-(-boxes // plan.parts) * of_a_box + OF_A_TILE * (2 if plan.parts > 1 else 1))
 
-    plans = [Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS]
-    return min(plans, key=cost)
+    return min((Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS), key=time)
 
 
 def _clusters(processors: int, parts: int) -> int:
