@@ -1,7 +1,7 @@
 // out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])), for at most
 // 32 rows
 //
-// requires: sm_90a
+// requires: sm_90
 //
 // Bound by reading the weights: each is read once. TMA copies boxes of 256 k (128 bytes of codes a row, and x) into a
 // ring of stages in shared memory, so that many bytes are in flight whatever the registers hold. Blocks are persistent,
@@ -26,6 +26,7 @@
 constexpr int WARPS = 8, THREADS = WARPS * 32, WARP_ROWS = 32;  // rows of weights of a warp
 constexpr int BOX = 2 * GROUP, X_BOXES = 4;                     // k of a box of codes, and boxes of x for it
 constexpr int MOST_BLOCKS = 8;                                  // of a cluster
+constexpr int MOST_BYTES = 195 * 1024;  // of shared memory: the L1 cache keeps the scales, of which 2 bytes are read
 
 // ROWS rows of weights and TILES tiles of 8 rows of x in a tile. Offsets in shared memory: stages, sums, barriers.
 template <int ROWS_, int TILES_>
@@ -37,7 +38,7 @@ struct FewConfig {
     static constexpr int LOAD_BYTES = CODE_BYTES + X_BOXES * X_BYTES, STAGE_BYTES = BOXES * LOAD_BYTES;
     static constexpr int PITCH = ROWS + 8;  // floats from one row of sums to the next
     static constexpr int SUM_BYTES = K_WARPS * 8 * TILES * PITCH * int(sizeof(float));
-    static constexpr int FITTING = (MAX_SHARED_BYTES - BOX_ALIGNMENT - SUM_BYTES - 128) / STAGE_BYTES;
+    static constexpr int FITTING = (MOST_BYTES - BOX_ALIGNMENT - SUM_BYTES - 128) / STAGE_BYTES;
     static constexpr int STAGES = FITTING < 6 ? FITTING : 6;
     static constexpr int SUMS = STAGES * STAGE_BYTES, FULL = SUMS + SUM_BYTES, EMPTY = FULL + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY + STAGES * MBARRIER_BYTES;

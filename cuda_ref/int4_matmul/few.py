@@ -72,7 +72,7 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
     (M, K), N = x.shape, len(weight)
     processors = multiprocessors(x.device) if x.is_cuda else 1
-    boxes, x_rows = -(-K // BOX), next(rows for rows in MULTIPLIED if M <= rows)
+    boxes, x_rows = -(-K // BOX), next(rows for rows in MULTIPLIED if rows >= M)
 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
