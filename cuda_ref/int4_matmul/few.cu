@@ -3,160 +3,211 @@
 //
 // requires: sm_90
 //
-// Bound by reading the weights: each is read once, 16 bytes (32 codes) of a row by a thread, and the next groups are
-// loaded while one is multiplied.
+// Bound by reading the weights: each is read once. TMA copies boxes of 256 k (128 bytes of codes a row, and x) into a
+// ring of stages in shared memory, so that many bytes are in flight whatever the registers hold. Blocks are persistent,
+// and the stages of the next tile arrive while the sums of one are added.
 //
 // A warp multiplies 32 rows of the weights by all rows of x, with mma.sync: 16 rows of the weights are its rows, 8 rows
-// of x its columns. The sum may take its k in any order that is the same in both operands. So lane q of four takes the
-// 32 codes that it has loaded: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation and a
-// subtraction, and 16 bytes of x give the same pairs.
+// of x its columns. The sum may take its k in any order that is the same in both operands. So lane q of four takes 32
+// neighbouring codes of a group, 16 bytes: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation
+// and a subtraction, and 16 bytes of x give the same pairs.
 //
-// k is divided among the blocks of a cluster, and its groups in turn among four warps of a block. Their sums are added
-// in a fixed order through the shared memory of the cluster.
+// k is divided among the blocks of a cluster, and its groups in turn among warps of a block. Their sums are added in a
+// fixed order through the shared memory of the cluster.
 //
 // Precision: code less zero is an integer, and exact; the sum of a group is multiplied by its scale in float32.
+#include <algorithm>
+
 #include "common/launch.cuh"
 #include "common/mma.cuh"
+#include "hopper/mbarrier.cuh"
 #include "int4_matmul/codes.cuh"
 
-constexpr int ROWS = 64, K_WARPS = 4, THREADS = 256;  // rows of weights of a block; 2 warps for these times K_WARPS
-constexpr int AHEAD = 2;                              // groups that a warp loads ahead
-constexpr int PITCH = ROWS + 4;                       // floats from one row of sums to the next
+constexpr int WARPS = 8, THREADS = WARPS * 32, WARP_ROWS = 32;  // rows of weights of a warp
+constexpr int BOX = 2 * GROUP, X_BOXES = 4;                     // k of a box of codes, and boxes of x for it
+constexpr int MOST_BLOCKS = 8;                                  // of a cluster
+constexpr int MOST_BYTES = 195 * 1024;  // of shared memory: the L1 cache keeps the scales, of which 2 bytes are read
 
-// x and weight with contiguous rows at multiples of 16 bytes. Beyond K, the last 16 bytes of a row are zeros.
+// ROWS rows of weights and TILES tiles of 8 rows of x in a tile. Offsets in shared memory: stages, sums, barriers.
+template <int ROWS_, int TILES_>
+struct FewConfig {
+    static constexpr int ROWS = ROWS_, TILES = TILES_, ROW_WARPS = ROWS / WARP_ROWS, K_WARPS = WARPS / ROW_WARPS;
+    static constexpr int BOXES = K_WARPS > 2 ? K_WARPS / 2 : 1;  // of a stage
+    static constexpr int GROUPS = 2 * BOXES / K_WARPS;           // of a stage, for each warp
+    static constexpr int CODE_BYTES = ROWS * ROW_BYTES, X_BYTES = 8 * TILES * ROW_BYTES;
+    static constexpr int LOAD_BYTES = CODE_BYTES + X_BOXES * X_BYTES, STAGE_BYTES = BOXES * LOAD_BYTES;
+    static constexpr int PITCH = ROWS + 8;  // floats from one row of sums to the next
+    static constexpr int SUM_BYTES = K_WARPS * 8 * TILES * PITCH * int(sizeof(float));
+    static constexpr int FITTING = (MOST_BYTES - BOX_ALIGNMENT - SUM_BYTES - 128) / STAGE_BYTES;
+    static constexpr int STAGES = FITTING < 6 ? FITTING : 6;
+    static constexpr int SUMS = STAGES * STAGE_BYTES, FULL = SUMS + SUM_BYTES, EMPTY = FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY + STAGES * MBARRIER_BYTES;
+    static_assert(STAGES >= 2 && SHARED_BYTES <= MAX_SHARED_BYTES, "");
+};
+
+struct Maps {
+    CUtensorMap x, codes;
+};
+
 template <typename T>
-struct Operands {
-    const T* x;
-    const uint8_t* weight;
-    int64_t x_row, weight_row;
+struct Given {
     Groups<T> groups;
     int M, N, K;
 };
 
-// A thread's part of a group: 32 codes of each of the rows n + lane / 4 + {0, 8, 16, 24}.
-template <typename T>
-struct Codes {
-    uint4 codes[4];
-    T scale[4];
-    uint8_t zero[4];
+// A step of a block: a stage of a tile.
+struct Step {
+    int tile, index;
 
-    __device__ __forceinline__ void load(const Operands<T>& given, int n, int group) {
-        const int k = group * GROUP + threadIdx.x % 4 * 32;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int row = min(n + int(threadIdx.x) % 32 / 4 + 8 * i, given.N - 1);
-            const uint8_t* const from = given.weight + row * given.weight_row + k / 2;
-            codes[i] = k < given.K ? __ldcs(reinterpret_cast<const uint4*>(from)) : uint4{};
-            scale[i] = given.groups.scale_of(row, group);
-            zero[i] = uint8_t(given.groups.zero_of(row, group));
-        }
+    __device__ __forceinline__ void advance(int steps, int clusters) {
+        if (++index == steps) index = 0, tile += clusters;
     }
 };
 
-// Word i of four.
-__device__ __forceinline__ uint32_t word(const uint4& x, int i) {
-    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
-}
+// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes that
+// read 8 bytes of codes, cover all banks.
+__device__ __forceinline__ int row_of(int i) { return i % 4 * 2 + ((i ^ i / 2 ^ i / 4) & 1); }
 
-// acc[i][j] += the products of a group, for rows n + 16 i to n + 16 i + 15 of the weights and 8 j to 8 j + 7 of x.
-template <typename T, int TILES>
-__device__ __forceinline__ void multiply(float (&acc)[2][TILES][4], const Operands<T>& given, const Codes<T>& now,
-                                         int group) {
-    float sums[2][TILES][4] = {};
-    uint32_t zeros[4];
+// The scales and zero points of a lane's row, for the groups that its warp multiplies in a step.
+template <typename T, typename C>
+struct RowScales {
+    T scale[C::GROUPS];
+    uint8_t zero[C::GROUPS];
+
+    __device__ __forceinline__ void load(const Given<T>& given, int row, int group) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) zeros[i] = zero_pair<T>(now.zero[i]);
+        for (int i = 0; i < C::GROUPS; ++i) {
+            const int n = min(row, given.N - 1), g = min(group + i, ceil_div(given.K, GROUP) - 1);
+            scale[i] = given.groups.scale_of(n, g);
+            zero[i] = uint8_t(given.groups.zero_of(n, g));
+        }
+    }
+    // The scale of group i, and above it half of its zero_pair.
+    __device__ __forceinline__ uint32_t packed(int i) const {
+        uint16_t bits;
+        memcpy(&bits, &scale[i], 2);
+        return bits | zero_pair<T>(zero[i]) << 16;
+    }
+};
+
+// A lane's place: its row of eight, and the offsets in a stage of its codes and of its x.
+template <typename C>
+struct Place {
+    int row, codes, x;
+
+    // For the rows of the weights from first_row on.
+    __device__ __forceinline__ explicit Place(int first_row) : row(row_of(threadIdx.x % 32 / 4)) {
+        const int q = threadIdx.x % 4;
+        // Lanes 2 and 3 of four take words in the order 2, 3, 0, 1: their x is then in other banks.
+        codes = (first_row + row) * ROW_BYTES + (q ^ row) * 16 + q / 2 * 8;
+        x = C::CODE_BYTES + q / 2 * C::X_BYTES + row * ROW_BYTES + ((q % 2 * 4 + q / 2 * 2) ^ row) * 16;
+    }
+};
+
+// acc[i][j] += the products of a group, for rows 16 i to 16 i + 15 of the weights of a warp and 8 j to 8 j + 7 of x.
+// scales: those of row `lane`, packed. half: that of the box.
+template <typename T, typename C>
+__device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const char* box, const Place<C>& place,
+                                         uint32_t scales, int half) {
+    float sums[2][C::TILES][4] = {};
+    uint32_t zeros[4];
+    float scale[4];
+    uint32_t words[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t both = __shfl_sync(0xffffffffu, scales, place.row + 8 * i);
+        const uint16_t bits = uint16_t(both);
+        T of_row;
+        memcpy(&of_row, &bits, 2);
+        scale[i] = to_float(of_row), zeros[i] = __byte_perm(both, both, 0x3232);
+#pragma unroll
+        for (int part = 0; part < 2; ++part) {
+            const char* const from = box + ((place.codes + 8 * i * ROW_BYTES) ^ (half * 64 + part * 8));
+            const uint2 found = *reinterpret_cast<const uint2*>(from);
+            words[i][part * 2] = found.x, words[i][part * 2 + 1] = found.y;
+        }
+    }
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-        const int k = group * GROUP + threadIdx.x % 4 * 32 + step * 8;
-        uint32_t x[TILES][4];  // pairs of elements k + i and k + i + 4
+        uint32_t weights[2][2][4];  // of 16 rows each, for pairs 0 and 1, and for pairs 2 and 3
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
-            const int m = j * 8 + threadIdx.x % 32 / 4;
-            const T* const from = given.x + m * given.x_row + k;
-            const uint4 row = m < given.M && k < given.K ? __ldg(reinterpret_cast<const uint4*>(from)) : uint4{};
-            x[j][0] = __byte_perm(row.x, row.z, 0x5410), x[j][1] = __byte_perm(row.x, row.z, 0x7632);
-            x[j][2] = __byte_perm(row.y, row.w, 0x5410), x[j][3] = __byte_perm(row.y, row.w, 0x7632);
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int pair = 0; pair < 4; ++pair) {
+                uint32_t* const to = &weights[i][pair / 2][pair % 2 * 2];
+                to[0] = less_zero<T>(words[2 * i][step] >> 4 * pair, zeros[2 * i]);
+                to[1] = less_zero<T>(words[2 * i + 1][step] >> 4 * pair, zeros[2 * i + 1]);
+            }
         }
+        const char* const x = box + ((place.x + half * 2 * C::X_BYTES) ^ step * 16);
 #pragma unroll
-        for (int half = 0; half < 4; half += 2) {
+        for (int j = 0; j < C::TILES; ++j) {
+            const uint4 of_x = *reinterpret_cast<const uint4*>(x + j * 8 * ROW_BYTES);
+            const uint32_t pairs[4] = {__byte_perm(of_x.x, of_x.z, 0x5410), __byte_perm(of_x.x, of_x.z, 0x7632),
+                                       __byte_perm(of_x.y, of_x.w, 0x5410), __byte_perm(of_x.y, of_x.w, 0x7632)};
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const uint32_t upper = word(now.codes[2 * i], step), lower = word(now.codes[2 * i + 1], step);
-                const uint32_t weights[4] = {less_zero<T>(upper >> 4 * half, zeros[2 * i]),
-                                             less_zero<T>(lower >> 4 * half, zeros[2 * i + 1]),
-                                             less_zero<T>(upper >> (4 * half + 4), zeros[2 * i]),
-                                             less_zero<T>(lower >> (4 * half + 4), zeros[2 * i + 1])};
-#pragma unroll
-                for (int j = 0; j < TILES; ++j) mma<T>(sums[i][j], weights, x[j][half], x[j][half + 1]);
+                mma<T>(sums[i][j], weights[i][0], pairs[0], pairs[1]);
+                mma<T>(sums[i][j], weights[i][1], pairs[2], pairs[3]);
             }
         }
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float scale[] = {to_float(now.scale[2 * i]), to_float(now.scale[2 * i + 1])};
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
+        for (int j = 0; j < C::TILES; ++j) {
 #pragma unroll
-            for (int c = 0; c < 4; ++c) acc[i][j][c] += sums[i][j][c] * scale[c / 2];
+            for (int c = 0; c < 4; ++c) acc[i][j][c] += sums[i][j][c] * scale[2 * i + c / 2];
         }
     }
 }
 
-// A cluster computes ROWS columns of out. TILES: tiles of 8 rows of x.
-template <typename T, int TILES>
-__global__ void __launch_bounds__(THREADS, TILES == 1 ? 2 : 1)
-    int4_few(const __grid_constant__ Operands<T> given, T* __restrict__ out) {
-    extern __shared__ char raw[];
-    float* const shared = reinterpret_cast<float*>(raw);  // [K_WARPS][8 TILES][PITCH]
-    const int rank = cta_rank_in_cluster(), blocks = ctas_in_cluster();
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, k_warp = warp % K_WARPS;
-    const int first = blockIdx.x / blocks * ROWS, row = warp / K_WARPS * 32, groups = ceil_div(given.K, GROUP);
-    const int begin = int(int64_t(groups) * rank / blocks), end = int(int64_t(groups) * (rank + 1) / blocks);
-
-    Codes<T> loaded[AHEAD] = {};
-    float acc[2][TILES][4] = {};
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i) {
-        const int group = begin + k_warp + i * K_WARPS;
-        if (group < end) loaded[i].load(given, first + row, group);
-    }
-#pragma unroll 1
-    for (int at = begin + k_warp; at < end; at += AHEAD * K_WARPS) {
-#pragma unroll
-        for (int i = 0; i < AHEAD; ++i) {
-            const int group = at + i * K_WARPS, next = group + AHEAD * K_WARPS;
-            if (group >= end) break;
-            const Codes<T> now = loaded[i];
-            if (next < end) loaded[i].load(given, first + row, next);
-            multiply<T, TILES>(acc, given, now, group);
-        }
-    }
+// Writes the sums of a warp's 32 columns of out, from `column` of the tile on, to rows of sums.
+template <typename C>
+__device__ __forceinline__ void write_sums(float* sums, const float (&acc)[2][C::TILES][4], int column) {
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
+        for (int j = 0; j < C::TILES; ++j) {
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
-                const int n = row + i * 16 + c / 2 * 8 + lane / 4, m = j * 8 + lane % 4 * 2 + c % 2;
-                shared[(k_warp * 8 * TILES + m) * PITCH + n] = acc[i][j][c];
+                const int n = column + i * 16 + c / 2 * 8 + row_of(lane / 4), m = j * 8 + row_of(lane % 4 * 2 + c % 2);
+                sums[m * C::PITCH + n] = acc[i][j][c];
             }
         }
     }
-    blocks > 1 ? cluster_sync() : __syncthreads();
+}
 
-    // Groups of four neighbours of a row of out, divided among all threads of the cluster.
-    for (int i = rank * THREADS + threadIdx.x; i < given.M * (ROWS / 4); i += blocks * THREADS) {
-        const int m = i / (ROWS / 4), column = i % (ROWS / 4) * 4, n = first + column;
-        float4 sum = {};
-        for (int block = 0; block < blocks; ++block) {
+// The sum over all blocks of a cluster, and their warps that divide k, of four neighbours at an address of sums.
+template <typename C>
+__device__ __forceinline__ float4 add_parts(uint32_t at, int blocks) {
+    float4 sum = {};
 #pragma unroll
-            for (int k = 0; k < K_WARPS; ++k) {
-                const uint32_t at = shared_address(shared + (k * 8 * TILES + m) * PITCH + column);
-                const float4 x = load_shared_cluster(map_shared_rank(at, block));
-                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-            }
+    for (int k = 0; k < C::K_WARPS; ++k) {
+        float4 x[MOST_BLOCKS];  // all loads are in flight
+#pragma unroll
+        for (int i = 0; i < MOST_BLOCKS; ++i) {
+            const uint32_t from = at + k * 8 * C::TILES * C::PITCH * int(sizeof(float));
+            if (i < blocks) x[i] = load_shared_cluster(map_shared_rank(from, i));
         }
+#pragma unroll
+        for (int i = 0; i < MOST_BLOCKS; ++i) {
+            if (i < blocks) sum.x += x[i].x, sum.y += x[i].y, sum.z += x[i].z, sum.w += x[i].w;
+        }
+    }
+    return sum;
+}
+
+// A block's share of the tile: groups of four neighbours of a row of out.
+template <typename T, typename C>
+__device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32_t sums, int tile, int rank,
+                                           int blocks) {
+    constexpr int QUADS = C::ROWS / 4;
+    const int share = ceil_div(given.M * QUADS, blocks), end = min(given.M * QUADS, (rank + 1) * share);
+    for (int i = rank * share + threadIdx.x; i < end; i += THREADS) {
+        const int m = i / QUADS, column = i % QUADS * 4, n = tile * C::ROWS + column;
+        const float4 sum = add_parts<C>(sums + (m * C::PITCH + column) * int(sizeof(float)), blocks);
         const Pack<T, 4> quad = {from_float<T>(sum.x), from_float<T>(sum.y), from_float<T>(sum.z),
                                  from_float<T>(sum.w)};
         T* const to = out + int64_t(m) * given.N + n;
@@ -169,30 +220,144 @@ __global__ void __launch_bounds__(THREADS, TILES == 1 ? 2 : 1)
             }
         }
     }
-    if (blocks > 1) cluster_sync();  // a block must not exit while others read its sums
 }
 
-template <typename T, int TILES>
-cudaError_t launch(const Operands<T>& given, void* out, int64_t parts, cudaStream_t stream, LaunchRecord* record) {
-    constexpr int SHARED_BYTES = K_WARPS * 8 * TILES * PITCH * int(sizeof(float));
-    const dim3 grid(unsigned(ceil_div(given.N, ROWS) * parts));
-    return launch_clusters(int(parts), int4_few<T, TILES>, grid, THREADS, SHARED_BYTES, stream, record, given,
-                           static_cast<T*>(out));
+// A cluster computes C::ROWS columns of out at a time; its blocks divide k.
+template <typename T, typename C>
+__global__ void __launch_bounds__(THREADS, 1)
+    int4_few(const __grid_constant__ Maps maps, const __grid_constant__ Given<T> given, T* __restrict__ out) {
+    extern __shared__ char raw[];
+    char* const memory = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
+    const uint32_t shared = shared_address(memory);
+    const int rank = cta_rank_in_cluster(), blocks = ctas_in_cluster();
+    const int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row_warp = warp % C::ROW_WARPS, k_warp = warp / C::ROW_WARPS;
+    const int boxes = ceil_div(given.K, BOX), begin = int(int64_t(boxes) * rank / blocks);
+    const int end = int(int64_t(boxes) * (rank + 1) / blocks), steps = ceil_div(end - begin, C::BOXES);
+    const int tiles = ceil_div(given.N, C::ROWS);
+    if (threadIdx.x == 0) {
+        tma_prefetch_descriptor(&maps.codes);
+        tma_prefetch_descriptor(&maps.x);
+        for (int stage = 0; stage < C::STAGES; ++stage) {
+            mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, WARPS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+
+    Step loaded{cluster, 0};
+    PipelineState<C::STAGES> to_load, to_read;
+    const auto load = [&] {  // of thread 0
+        const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
+        const int first = begin + loaded.index * C::BOXES, count = min(C::BOXES, end - first);
+        mbarrier_arrive_expect_tx(full, count * C::LOAD_BYTES);
+        for (int i = 0; i < count; ++i) {
+            const uint32_t to = shared + to_load.stage * C::STAGE_BYTES + i * C::LOAD_BYTES;
+            tma_load(to, &maps.codes, (first + i) * ROW_BYTES, loaded.tile * C::ROWS, full);
+            for (int j = 0; j < X_BOXES; ++j) {
+                tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, (first + i) * BOX + j * (BOX / X_BOXES), 0,
+                         full);
+            }
+        }
+        to_load.advance();
+        loaded.advance(steps, clusters);
+    };
+    if (threadIdx.x == 0 && steps > 0) {
+        for (int i = 0; i < C::STAGES && loaded.tile < tiles; ++i) load();
+    }
+
+    const auto group_of = [&](const Step& at) { return (begin + at.index * C::BOXES) * 2 + k_warp * C::GROUPS; };
+    const auto load_scales = [&](RowScales<T, C>& to, const Step& at) {
+        if (at.tile < tiles) to.load(given, at.tile * C::ROWS + row_warp * WARP_ROWS + lane, group_of(at));
+    };
+    const int last_group = min(2 * end, ceil_div(given.K, GROUP));
+    RowScales<T, C> next = {};
+    load_scales(next, {cluster, 0});
+    const Place<C> place(row_warp * WARP_ROWS);
+    bool first = true;
+    for (int tile = cluster; tile < tiles; tile += clusters) {
+        float acc[2][C::TILES][4] = {};
+#pragma unroll 1
+        for (Step at{tile, 0}; at.index < steps;) {
+            if (threadIdx.x == 0 && !first && loaded.tile < tiles) {  // the stage of the previous step
+                mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
+                load();
+            }
+            first = false;
+            const RowScales<T, C> now = next;
+            const int group = group_of(at);
+            Step following = at;
+            following.advance(steps, clusters);
+            load_scales(next, following);
+            mbarrier_wait_parity(shared + C::FULL + to_read.stage * MBARRIER_BYTES, to_read.phase);
+            const char* const box = memory + to_read.stage * C::STAGE_BYTES + k_warp / 2 * C::LOAD_BYTES;
+#pragma unroll
+            for (int i = 0; i < C::GROUPS; ++i) {
+                if (group + i < last_group) {
+                    multiply<T, C>(acc, box, place, now.packed(i), C::GROUPS == 2 ? i : k_warp % 2);
+                }
+            }
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(shared + C::EMPTY + to_read.stage * MBARRIER_BYTES);
+            to_read.advance();
+            ++at.index;
+        }
+        float* const sums = reinterpret_cast<float*>(memory + C::SUMS);
+        write_sums<C>(sums + k_warp * 8 * C::TILES * C::PITCH, acc, row_warp * WARP_ROWS);
+        blocks > 1 ? cluster_sync() : __syncthreads();
+        store_tile<T, C>(out, given, shared + C::SUMS, tile, rank, blocks);
+        blocks > 1 ? cluster_sync() : __syncthreads();  // the sums may be overwritten, or the block exit
+    }
 }
 
-// Rows of x and weight are contiguous, x_row elements and weight_row bytes apart: see Operands. Other strides are in
-// elements. zero: null if there are no zero points. Clusters of `parts` blocks, at most 8, divide k.
+// Clusters of `parts` blocks that the device runs at a time.
+template <typename T, typename C>
+int resident_clusters(int parts) {
+    const auto of = [](int blocks) {
+        return std::max(1, active_clusters(blocks, int4_few<T, C>, THREADS, C::SHARED_BYTES));
+    };
+    static const int found[] = {of(1), of(2), of(4), of(8)};
+    return found[parts == 1 ? 0 : parts == 2 ? 1 : parts == 4 ? 2 : 3];
+}
+
+template <typename T, typename C>
+cudaError_t launch(const MatrixOperand& x, const MatrixOperand& weight, const Given<T>& given, void* out, int parts,
+                   cudaStream_t stream, LaunchRecord* record) {
+    Maps maps = {};
+    if (!encode_operand_map<T>(&maps.x, x, given.K, 8 * C::TILES) ||
+        !encode_operand_map<Float8>(&maps.codes, weight, ceil_div(given.K, 2), C::ROWS)) {
+        return cudaErrorInvalidValue;
+    }
+    const int tiles = ceil_div(given.N, C::ROWS), turns = ceil_div(tiles, resident_clusters<T, C>(parts));
+    const int clusters = ceil_div(tiles, turns);
+    return launch_clusters(parts, int4_few<T, C>, dim3(unsigned(clusters * parts)), THREADS, C::SHARED_BYTES, stream,
+                           record, maps, given, static_cast<T*>(out));
+}
+
+// Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
+// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 256.
+// Clusters of `parts` blocks (1, 2, 4 or 8) divide k in boxes of 256.
 extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                         int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
-                        int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t parts,
-                        cudaStream_t stream, LaunchRecord* record) {
+                        int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t rows,
+                        int64_t parts, cudaStream_t stream, LaunchRecord* record) {
+    const MatrixOperand left{x, false, M, x_row}, right{weight, false, N, weight_row};
     const auto run = [&](auto of_type) {
         using T = decltype(of_type);
         const Groups<T> groups{static_cast<const T*>(scale), zero, scale_row, scale_group, zero_row, zero_group};
-        const Operands<T> given{static_cast<const T*>(x), weight, x_row, weight_row, groups, int(M), int(N), int(K)};
-        if (M <= 8) return launch<T, 1>(given, out, parts, stream, record);
-        if (M <= 16) return launch<T, 2>(given, out, parts, stream, record);
-        return launch<T, 4>(given, out, parts, stream, record);
+        const Given<T> given{groups, int(M), int(N), int(K)};
+        const auto with = [&](auto config) {
+            return launch<T, decltype(config)>(left, right, given, out, int(parts), stream, record);
+        };
+        const auto with_rows = [&](auto tiles) {
+            constexpr int TILES = decltype(tiles)::value;
+            if (rows == 64) return with(FewConfig<64, TILES>());
+            return rows == 128 ? with(FewConfig<128, TILES>()) : with(FewConfig<256, TILES>());
+        };
+        if (M <= 8) return with_rows(std::integral_constant<int, 1>());
+        return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());
     };
     return dtype == BFLOAT16 ? run(__nv_bfloat16()) : run(__half());
 }

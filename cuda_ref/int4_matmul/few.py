@@ -1,6 +1,6 @@
 """Product with weights of 4 bits in CUDA for few rows, as in decoding: bound by reading the weights.
 
-Adds to the plain kernel loads of 16 bytes, tensor cores (mma.sync), and clusters that divide k.
+Adds to the plain kernel a ring of copies by TMA, tensor cores (mma.sync), and clusters that divide k.
 """
 
 from jaxtyping import Float, UInt8
@@ -15,10 +15,20 @@ from cuda_ref.matmul._tiles import Plan, described
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 MOST_ROWS = 32
-COLUMNS, GROUP = 64, 128
-"""Columns of out of a cluster, and terms of a group."""
-K_WARPS = 4
-"""Warps of a block that divide k."""
+ROWS, PARTS = (64, 128, 256), (1, 2, 4, 8)
+"""Rows of the weights in a tile, of the compiled kernels, and blocks of a cluster."""
+BOX = 256
+"""Terms of a box: the least that a block takes."""
+PROCESSORS_OF_A_GPC = 16
+"""Multiprocessors of a GPC for clusters of more than two blocks."""
+# Times are in bytes of weights that a multiprocessor reads at an equal share of the bandwidth. They are assumed, from
+# counts of instructions.
+MULTIPLIED = {8: 0.7, 16: 0.8, 32: 1.05}
+"""Time to multiply a byte of weights by so many rows of x."""
+LEAST_SHARE, COPIED = 0.4, 0.4
+"""Time to read a byte of weights where few others read, and to copy a byte from the L2 cache."""
+OF_A_TILE = 24_000
+"""Time that a tile takes besides its products: twice that in a cluster."""
 
 
 @kept
@@ -51,20 +61,40 @@ def int4_matmul(
 
 
 def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> str:
-    """The kernel, the blocks of a cluster that divide k, and the operands that it copies."""
-    return described(choose(x, weight), **copies(x, weight)) if x.numel() * weight.numel() > 0 else ""
+    """The kernel, the rows of the weights in a tile, the blocks that divide k, and the operands that it copies."""
+    if x.numel() * weight.numel() == 0:
+        return ""
+    plan = choose(x, weight)
+    return described(plan._replace(kernel=f"int4_few rows={plan.tile}"), **copies(x, weight))
 
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
-    """The parts of k with the least work in all waves of blocks. Each warp has at least one group of each part."""
-    clusters, groups = -(-len(weight) // COLUMNS), -(-x.shape[1] // GROUP)
-    resident = (2 if len(x) <= 8 else 1) * (multiprocessors(x.device) if x.is_cuda else 1)
-    parts = [p for p in (1, 2, 4, 8) if p == 1 or p * K_WARPS <= groups]
-    return Plan("int4_few", 0, min(parts, key=lambda p: (-(-clusters * p // resident) / p, p)))
+    """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
+    (M, K), N = x.shape, len(weight)
+    processors = multiprocessors(x.device) if x.is_cuda else 1
+    boxes, x_rows = -(-K // BOX), next(rows for rows in MULTIPLIED if rows >= M)
+
+    def time(plan: Plan) -> float:
+        tiles = -(-N // plan.tile)
+        turns = -(-tiles // _clusters(processors, plan.parts))
+        reading = -(-tiles // turns) * plan.parts / processors  # of all multiprocessors
+        weights, of_x = plan.tile * BOX / 2, x_rows * BOX * 2
+        of_a_box = max(weights * max(reading, LEAST_SHARE, MULTIPLIED[x_rows]), COPIED * (weights + of_x))
+        return turns * (-(-boxes // plan.parts) * of_a_box + OF_A_TILE * (2 if plan.parts > 1 else 1))
+
+    return min((Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS), key=time)
+
+
+def _clusters(processors: int, parts: int) -> int:
+    """Clusters that run at a time, one block on a multiprocessor."""
+    if parts <= 2:
+        return max(1, processors // parts)
+    return max(1, processors // PROCESSORS_OF_A_GPC * (PROCESSORS_OF_A_GPC // parts))
 
 
 def run(plan: Plan, x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """The product of operands that are not empty, by a plan."""
     out = x.new_empty(len(x), len(weight))
-    build.launch("int4_matmul/few", "int4_few", x.device, *arguments(x, weight, scale, zero, out), plan.parts)
+    given = arguments(x, weight, scale, zero, out)
+    build.launch("int4_matmul/few", "int4_few", x.device, *given, plan.tile, plan.parts)
     return out

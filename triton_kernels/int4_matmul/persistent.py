@@ -28,6 +28,19 @@ from triton_kernels.int4_matmul import weights_of
 DETERMINISTIC = True
 
 
+@triton.jit
+def awaited(acc):
+    """acc after a no-op instruction that reads it: the compiler then waits for wgmma in the step that started it.
+
+    Otherwise three wgmmas are still running when the next step begins, and ptxas of Triton 3.6 (CUDA 12.8) gives the
+    registers of their weights to that step's codes (triton-lang/triton#9433).
+    """
+    if INTERPRET:
+        return acc
+    else:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [acc], tl.float32, is_pure=True, pack=1)
+
+
 @triton.jit(do_not_specialize=["M", "N", "K"])
 def persistent_int4_kernel(
     x_desc, weight_desc, scale_ptr, zero_ptr, y_ptr, M, N, K, stride_sn, stride_sk, stride_zn, stride_zk,
@@ -55,7 +68,7 @@ def persistent_int4_kernel(
             else:
                 zero = tl.load(zero_ptrs + group * stride_zk, mask=columns < N, other=0).to(tl.int16)
             weights = dot_operand(weights_of(packed, zero, x.dtype)) * dot_operand(scale)[:, None]
-            acc = tl.dot(weights, dot_operand(x).T, acc)
+            acc = awaited(tl.dot(weights, dot_operand(x).T, acc))
         rows = (off_m + tl.arange(0, BLOCK_M)).to(tl.int64)
         mask = (rows[:, None] < M) & (columns[None, :] < N)
         tl.store(y_ptr + rows[:, None] * N + columns[None, :], acc.T, mask=mask)

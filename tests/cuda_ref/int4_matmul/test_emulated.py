@@ -6,15 +6,17 @@ import pytest
 import torch
 
 from cuda_ref.int4_matmul import few, wgmma
+from cuda_ref.matmul._tiles import Plan
 from suite import ops
 from suite.checking.judge import judge
 
-# M, N, K; dtype; family; zero points; rows of a tile of wgmma, or "few"
+# M, N, K; dtype; family; zero points; rows of a tile of wgmma, or of few
 CASES = [
-    pytest.param((5, 70, 300), "bfloat16", "uneven", False, "few", id="the last group and tile are not full"),
-    pytest.param((9, 140, 1440), "float16", "uneven", True, "few", id="every warp has several groups, zero points"),
-    pytest.param((32, 64, 512), "bfloat16", "cancellation", False, "few", id="32 rows"),
-    pytest.param((17, 9, 31), "float16", "strided", True, "few", id="one group, operands are copied"),
+    pytest.param((5, 70, 300), "bfloat16", "uneven", False, "few 64", id="the last group and tile are not full"),
+    pytest.param((9, 300, 5920), "float16", "uneven", True, "few 64", id="several tiles and turns of stages"),
+    pytest.param((3, 260, 1440), "float16", "uneven", True, "few 128", id="warps with one group of a box"),
+    pytest.param((32, 600, 2080), "bfloat16", "cancellation", False, "few 256", id="32 rows, several tiles"),
+    pytest.param((17, 9, 31), "float16", "strided", True, "few 256", id="one group, operands are copied"),
     pytest.param((70, 140, 300), "bfloat16", "uneven", True, 64, id="several tiles, copied, stored directly"),
     pytest.param((70, 136, 1088), "float16", "uneven", False, 128, id="stages of codes are used again"),
     pytest.param((100, 8, 448), "bfloat16", "exact_products", True, 256, id="stages of x are used again"),
@@ -29,6 +31,9 @@ def test_products_agree(
     op = ops.get("int4_matmul")
     case = op.case(size, dtype, inputs=family, zeros=zeros)
     inputs = op.make_inputs(case, 1, torch.device("cpu"))
-    out = few.run(few.choose(*inputs[:2]), *inputs) if kernel == "few" else wgmma.run(int(kernel), *inputs)
+    if isinstance(kernel, str):
+        out = few.run(Plan("int4_few", int(kernel.removeprefix("few ")), 1), *inputs)
+    else:
+        out = wgmma.run(kernel, *inputs)
     verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
     assert verdict.agrees, verdict.reason
