@@ -67,9 +67,7 @@ def linear_cross_entropy(
     for first, n in blocks:
         for row, z, _ in logits(first, n):
             multiply(row, z, first)
-            build.launch(
-                source, "add_block", x.device, z, target, sums, T, row, len(z), first, n, *at_target, dtype
-            )
+            build.launch(source, "add_block", x.device, z, target, sums, T, row, len(z), first, n, *at_target, dtype)
     for first, n in blocks:
         for row, z, dz in logits(first, n):
             if row > 0:

@@ -106,4 +106,4 @@ def _check_covered(q: Tensor, k_pages: Tensor, v_pages: Tensor, slots: int, sm_s
         raise NotImplementedError(f"paged_attention: at most 2^30 slots and rows; got {slots} and {rows}")
     largest = max(x.stride(0) * x.shape[0] * x.element_size() for x in (k_pages, v_pages))
     if largest > 2**36:
-        raise NotImplementedError(f"paged_attention: pages of keys or values must end within 64 GiB; got {largest} bytes")
+        raise NotImplementedError(f"paged_attention: pages of keys or values take at most 64 GiB; got {largest} bytes")

@@ -41,9 +41,7 @@ def test_losses_and_gradients_agree(
     assert verdict.agrees, verdict.reason
 
 
-@pytest.mark.parametrize(
-    ("T", "V", "H"), [(4096, 128_256, 4096), (8192, 128_256, 4096), (4096, 151_936, 3584)]
-)
+@pytest.mark.parametrize(("T", "V", "H"), [(4096, 128_256, 4096), (8192, 128_256, 4096), (4096, 151_936, 3584)])
 def test_memory_is_a_tenth_of_inputs_and_results(T: int, V: int, H: int) -> None:
     columns = wgmma._columns(T, V, H, 132, None)
     assert columns % 256 == 0
