@@ -8,24 +8,33 @@
 constexpr int TRANSPOSING_WARPS = 2;
 
 // Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
-// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
+// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns. It loads
+// the next two squares of 32 keys and 16 columns while it waits for none: one after the other, loads would take longer
+// than a step of the consumers.
 template <typename P>
 __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
+    constexpr int LOADED = 2, HIGH = P::BLOCK_N / 32, SQUARES = P::D / 16 / TRANSPOSING_WARPS * HIGH;
+    static_assert(SQUARES % LOADED == 0, "");
     const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
     // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
     const uint32_t even = lane < 16 ? 0x6420 : 0x7531, odd = lane < 16 ? 0x7531 : 0x6420;
     const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
     const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
 #pragma unroll
-    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
-        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
+    for (int first = 0; first < SQUARES; first += LOADED) {
+        uint32_t x[LOADED][4];  // x[i][2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
 #pragma unroll
-        for (int key = 0; key < P::BLOCK_N; key += 32) {
-            uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
-            ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
-            const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
-                                  __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
+        for (int i = 0; i < LOADED; ++i) {
+            const int group = (first + i) / HIGH * TRANSPOSING_WARPS, key = (first + i) % HIGH * 32;
+            const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
+            ldmatrix_x4<true>(x[i], keys + key * ROW_BYTES);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADED; ++i) {
+            const int group = (first + i) / HIGH * TRANSPOSING_WARPS, key = (first + i) % HIGH * 32;
             const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
+            const uint32_t y[] = {__byte_perm(x[i][0], x[i][1], even), __byte_perm(x[i][0], x[i][1], odd),
+                                  __byte_perm(x[i][2], x[i][3], even), __byte_perm(x[i][2], x[i][3], odd)};
             stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
         }
     }
