@@ -134,8 +134,8 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
     const Turns<P> turns{consumer};
     PipelineState<P::STAGES> keys;
     PipelineState<P::V_STAGES> values;
-    auto release = [&](int barriers, int stage) {
-        if (thread == 0) mbarrier_arrive(shared + barriers + stage * MBARRIER_BYTES);
+    auto release = [&](uint32_t barrier) {
+        if (thread == 0) mbarrier_arrive(barrier);
     };
     if (consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     for (int turn = 0;; ++turn) {
@@ -164,15 +164,19 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         };
         auto end_keys = [&] {
             warpgroup_fence_operand(scores);
-            release(P::K_EMPTY, keys.stage);
+            release(shared + P::K_EMPTY + keys.stage * MBARRIER_BYTES);
             keys.advance();
         };
         auto end_values = [&] {
             wgmma_wait_group<0>();
             warpgroup_fence_operand(acc);
             warpgroup_fence_operand(weights);
-            release(P::V_EMPTY, values.stage);
+            release(shared + P::V_EMPTY + values.stage * MBARRIER_BYTES);
             values.advance();
+        };
+        auto weigh = [&] {
+            softmax.weigh(pairs, scores);
+            warpgroup_fence_operand(pairs);
         };
         // Computes the scores of a block, and adds the previous block, whose weights are known.
         auto step = [&](int block, bool masked, int add) {
@@ -182,13 +186,14 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
             wgmma_wait_group<1>();
             end_keys();
             if (masked) mask(block);
-            softmax.weigh(scores, scale);
-            round_to_pairs(pairs, scores);
-            warpgroup_fence_operand(pairs);
-            if (softmax.has_grown()) {
+            float factor[2];
+            const bool moved = softmax.subtract_origin(scores, scale);
+            if (moved) softmax.move_origin(scores, factor);
+            weigh();
+            if (moved) {
                 wgmma_wait_in_warp();
                 warpgroup_fence_operand(acc);
-                softmax.rescale(acc);
+                rescale(acc, factor);
             }
             end_values();  // after a branch, which keeps ptxas from waiting before the exponentials
             join_pairs(weights, pairs);
@@ -201,8 +206,10 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         const int unmasked = tile.unmasked;
         int block = tile.blocks - 1;
         if (block >= unmasked) mask(block);
-        softmax.weigh(scores, scale);
-        round_to_pairs(pairs, scores);
+        float factor[2];  // of no sums
+        softmax.subtract_origin(scores, scale);
+        softmax.move_origin(scores, factor);
+        weigh();
         join_pairs(weights, pairs);
         int add = 0;
         if constexpr (CAUSAL) {
@@ -212,7 +219,7 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         }
 #pragma unroll 1
         for (--block; block >= 0; --block, add = 1) step(block, false, add);
-        if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
+        release(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
         wgmma_fence();
         multiply_values(add);
         end_values();

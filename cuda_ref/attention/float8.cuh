@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/float8_steps.cuh"
-#include "attention/heads.cuh"
+#include "attention/hopper.cuh"
 #include "common/mma.cuh"
 
 constexpr int TRANSPOSING_WARPS = 2;
@@ -40,68 +40,67 @@ __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int war
     }
 }
 
-// The largest of this thread's scores in row r. Compared as integers, which have a three-way maximum, negative numbers
-// are in the opposite order, but below all others.
-template <int COUNT>
-__device__ __forceinline__ float largest_score(const float (&scores)[COUNT], int r) {
-    int bits = __float_as_int(scores[2 * r]);
-#pragma unroll
-    for (int i = 2 * r; i < COUNT; i += 4) {
-        bits = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), bits);
-    }
-    if (bits >= 0) return __int_as_float(bits);
-    float largest = -INF;
-#pragma unroll
-    for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
-    return largest;
-}
-
-// The online softmax of the two rows of a thread, with weights up to 2^8.
+// The online softmax of the two rows of a thread, with weights up to 2^8. Few blocks move the origin of a row: the first
+// with a visible key, and those in which its maximum grows by more than 2^SLACK.
 struct Float8Softmax {
     static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
-    float origin[2] = {-1e30f, -1e30f};  // exponent whose weight is 1; finite, so that hidden scores give 0 and not NaN
-    float sum[2] = {0, 0};               // sum of the weights of this thread's columns
-    float factor[2];                     // factor of the sums before the last block
+    float origin[2] = {0, 0};                       // exponent whose weight is 1
+    float sum[2] = {0, 0};                          // sum of the weights of this thread's columns
 
-    // scores -> exp2(scale score - origin). The origin rises if a weight would exceed the largest.
+    // scores -> exponents of their weights. Returns in all lanes whether a row of the warp needs another origin: it has
+    // no weights yet, or one would exceed the largest.
     template <int COUNT>
-    __device__ __forceinline__ void weigh(float (&scores)[COUNT], float scale) {
+    __device__ __forceinline__ bool subtract_origin(float (&scores)[COUNT], float scale) const {
+        int bits[4] = {};  // of the largest exponent, or 0: compared as integers, which have a three-way maximum
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) scores[i] = fmaf(scores[i], scale, -origin[i / 2 % 2]);
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 2) {
+            int& largest = bits[i / 2 % 4];
+            largest = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), largest);
+        }
+        const int largest = max(max(bits[0], bits[1]), max(bits[2], bits[3]));
+        return __any_sync(0xffffffffu, largest > __float_as_int(LARGEST) || sum[0] == 0 || sum[1] == 0);
+    }
+
+    // Moves the origins of the rows that need it. factor: of their sums so far.
+    template <int COUNT>
+    __device__ __forceinline__ void move_origin(float (&exponents)[COUNT], float (&factor)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            float largest = largest_score(scores, r);
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2)) * scale;
-            const bool kept = largest <= origin[r] + LARGEST;
-            const float next = kept ? origin[r] : largest - (LARGEST - SLACK);
-            factor[r] = kept ? 1.0f : exp2_approximate(origin[r] - next);
-            origin[r] = next;
-            float part = 0;
+            float largest = -INF, total = sum[r];
 #pragma unroll
-            for (int i = 2 * r; i < COUNT; i += 4) {
-                scores[i] = exp2_approximate(fmaf(scores[i], scale, -next));
-                scores[i + 1] = exp2_approximate(fmaf(scores[i + 1], scale, -next));
-                part += scores[i] + scores[i + 1];
-            }
-            sum[r] = sum[r] * factor[r] + part;
+            for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(exponents[i], exponents[i + 1]));
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+            add_lanes(total);
+            const float rise = largest > (total == 0 ? -INF : LARGEST) ? largest - (LARGEST - SLACK) : 0.0f;
+#pragma unroll
+            for (int i = 2 * r; i < COUNT; i += 4) exponents[i] -= rise, exponents[i + 1] -= rise;
+            origin[r] += rise;
+            factor[r] = total == 0 ? 1.0f : exp2_approximate(-rise);
+            sum[r] *= factor[r];
         }
     }
 
-    __device__ __forceinline__ bool has_grown() const {
-        return __any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1);
-    }
-
+    // Adds the weights to the sums, and rounds those of neighbouring columns to pairs of float8 numbers.
     template <int COUNT>
-    __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
+    __device__ __forceinline__ void weigh(uint16_t (&pairs)[COUNT / 2], const float (&exponents)[COUNT]) {
+        float part[2] = {0, 0};
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
+        for (int i = 0; i < COUNT / 2; ++i) {
+            const float low = exp2_approximate(exponents[2 * i]), high = exp2_approximate(exponents[2 * i + 1]);
+            part[i % 2] += low + high;
+            pairs[i] = rounded_float8_pair(low, high);
+        }
+        sum[0] += part[0], sum[1] += part[1];
     }
 };
 
-// Rounds the weights of neighbouring columns to pairs of float8 numbers.
 template <int COUNT>
-__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
+__device__ __forceinline__ void rescale(float (&acc)[COUNT], const float (&factor)[2]) {
 #pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
+    for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
 }
 
 // The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
