@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from quick import QuickTier
+from thinning import repeats
 
 from suite.frameworks.jax import ADAPTER as JAX
 from suite.hardware.device import Device
@@ -130,17 +131,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _leave_out_repeated_skips(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without a GPU one parameter set of each function says why the others, thousands in all, would be skipped."""
-    first: dict[str, pytest.Item] = {}
-    repeated = [
-        item
-        for item in items
-        if item.get_closest_marker("gpu") and not GPU
-        if first.setdefault(item.nodeid.partition("[")[0], item) is not item
-    ]
+    repeated = {*repeats([item for item in items if item.get_closest_marker("gpu")])} if not GPU else set()
     if repeated:
-        config.hook.pytest_deselected(items=repeated)
-        left_out = set(repeated)
-        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=[*repeated])
+        items[:] = [item for item in items if item not in repeated]
 
 
 def _order(item: pytest.Item) -> float:
