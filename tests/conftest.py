@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from quick import QuickTier
+from thinning import repeats
 
 from suite.frameworks.jax import ADAPTER as JAX
 from suite.hardware.device import Device
@@ -116,7 +117,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _leave_out_repeated_skips(config, items)
     for item in items:
         if item.get_closest_marker("gpu") and not GPU:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
@@ -125,6 +127,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
     items.sort(key=_order)
+
+
+def _leave_out_repeated_skips(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a GPU one parameter set of each function says why the others, thousands in all, would be skipped."""
+    repeated = {*repeats([item for item in items if item.get_closest_marker("gpu")])} if not GPU else set()
+    if repeated:
+        config.hook.pytest_deselected(items=[*repeated])
+        items[:] = [item for item in items if item not in repeated]
 
 
 def _order(item: pytest.Item) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
 import thinning
 from parity import test_parity as parity
@@ -38,6 +40,19 @@ def test_every_part_occurs_in_fewer_items() -> None:
     assert set(" ".join(kept).split()) == set(" ".join(texts).split())
     assert len(kept) == 3
     assert kept == sorted(kept)
+
+
+def test_the_first_parameter_set_of_each_function_stays() -> None:
+    names = ("a.py::f[1]", "a.py::f[2]", "a.py::g", "b.py::f[1]", "a.py::f[3]")
+    left_out = thinning.repeats([SimpleNamespace(nodeid=name) for name in names])
+    assert [each.nodeid for each in left_out] == ["a.py::f[2]", "a.py::f[3]"]
+
+
+def test_a_file_with_a_test_that_takes_long_has_others_too() -> None:
+    files = {path: path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py")}
+    marked = {path: text for path, text in files.items() if "\n@pytest.mark.all_cases" in text}
+    assert marked
+    assert all(text.count("\n@pytest.mark.all_cases") < text.count("\ndef test_") for text in marked.values())
 
 
 def test_the_parity_tests_have_every_pair_that_can_run_and_the_option_has_all() -> None:

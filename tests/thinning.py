@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Row = TypeVar("Row", bound=tuple[Hashable, ...])
 Item = TypeVar("Item", bound=Hashable)
 Pair = tuple[int, Hashable, int, Hashable]
+
+
+class Test(Protocol):
+    """The part of `pytest.Item` that is needed here."""
+
+    nodeid: str
+
+
+Named = TypeVar("Named", bound=Test)
 
 
 def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
@@ -26,6 +35,12 @@ def covering(rows: Sequence[Row]) -> list[Row]:
 def covering_values(rows: Sequence[Row]) -> list[Row]:
     """Fewer of the rows, in their order, with every value of each column that occurs in the rows."""
     return covering_parts(rows, lambda row: set(enumerate(row)))
+
+
+def repeats(tests: Iterable[Named]) -> list[Named]:
+    """The tests without the first parameter set of each function."""
+    first: dict[str, Named] = {}
+    return [test for test in tests if first.setdefault(test.nodeid.partition("[")[0], test) is not test]
 
 
 def covering_parts(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) -> list[Item]:
