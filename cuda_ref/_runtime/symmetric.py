@@ -2,7 +2,7 @@
 
 On GPUs this is torch's symmetric memory, mapped over NVLink. On a CPU it is a file in shared memory, mapped by all.
 Kernels find the memory of all ranks by a table of addresses. Its first HEADER bytes are theirs to synchronize with:
-flags of each block, and a word of each block: which half of the data the next call uses, or the number of calls.
+flags of each block, and a word of each block: the number of calls, whose lowest bit is the half that a call uses.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/symmetric.py and copy it to the other;
 a test compares them.
@@ -14,7 +14,6 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -237,54 +236,105 @@ def all_to_all(
     return place(rank)
 
 
-def all_reduce_async(
-    x: Tensor, add: Callable[[Tensor, Tensor], None], group: dist.ProcessGroup
-) -> Callable[[], Tensor]:
-    """Starts the sum of x, contiguous, over all ranks. Returns a function that waits for the sum and returns it.
+def all_reduce_during(
+    xs: Sequence[Tensor],
+    add: Callable[[Tensor, Tensor], None],
+    product: Callable[[slice], object],
+    M: int,
+    group: dist.ProcessGroup,
+) -> list[Tensor]:
+    """The sums of xs, each contiguous, over all ranks. Two calls of product(rows) hide the copies between the ranks.
 
-    Work that the caller queues in between hides the sum; copies take no multiprocessor. Each rank adds one share of all
-    vectors by `add(parts, out)`, parts (ranks, n), and sends its sum to all others. On a GPU
-    everything runs on the stream of the copies, and the current stream waits. Shares lie at multiples of 256 bytes. A
-    CUDA graph cannot repeat this: see `as_they_arrive`.
+    product(rows) queues these rows out of M. Each rank adds one share of all vectors by `add(parts, out)`, parts
+    (ranks, n). During the first half of the rows the ranks send each other these shares, during the second half they
+    fetch the sums. On a GPU the copies need no multiprocessor and have a stream of their own. The ranks meet and add on
+    the current stream, between the halves: on another stream, these kernels would wait for persistent kernels to end.
+    A CUDA graph cannot repeat this: see `as_they_arrive`.
     """
-    n, ranks, rank = x.numel(), group.size(), group.rank()
-    if n == 0:
-        return x.clone
-    step = 256 // x.element_size()
-    share = step * -(-n // (step * ranks))
-    size = share * x.element_size()
-    memory = workspace(group, x.device, 4 * ranks * size, "reduced")
-    begin = HEADER + _turn(group, x.device, memory, "reduced") * memory.data_bytes // 2
-    ends = [min(each * share, n) for each in range(ranks + 1)]
+    exchange = _exchange(xs, group)
+    half = min(128 * -(-M // 256), M)  # whole tiles
+    first, second = slice(0, half), slice(half, M)
+    device = xs[0].device
+    if device.type == "cpu":
+        exchange.send()
+        product(first)
+        exchange.meet_and_add(add)
+        exchange.fetch()
+        if half < M:
+            product(second)
+        return exchange.sums
+    current, copies = torch.cuda.current_stream(device), _streams(device)[0]
+    current.wait_stream(copies)  # an earlier call may have used another stream
+    copies.wait_stream(current)
+    with torch.cuda.stream(copies):
+        exchange.send()
+        sent = copies.record_event()
+    product(first)
+    current.wait_event(sent)
+    exchange.meet_and_add(add)
+    copies.wait_event(current.record_event())
+    with torch.cuda.stream(copies):
+        exchange.fetch()
+    if half < M:
+        product(second)
+    current.wait_stream(copies)
+    return exchange.sums
 
-    def places(of: int) -> Tensor:
-        """The memory of rank `of`: a share of each rank's vector, then the sums of all shares."""
-        return memory.views[of][begin : begin + 2 * ranks * size].view(x.dtype).view(2, ranks, share)
 
-    on_gpu = x.device.type == "cuda"
-    current, copies = (torch.cuda.current_stream(x.device), _streams(x.device)[0]) if on_gpu else (None, None)
-    if current is not None and copies is not None:
-        copies.wait_stream(current)
-        x.record_stream(copies)
-    with nullcontext() if copies is None else torch.cuda.stream(copies):
-        for to in range(ranks):
-            places(to)[0, rank, : ends[to + 1] - ends[to]].copy_(x.view(-1)[ends[to] : ends[to + 1]])
-        memory.meet()
-        mine = x.new_empty(ends[rank + 1] - ends[rank])
-        add(places(rank)[0, :, : mine.numel()], mine)
-        for to in range(ranks):
-            places(to)[1, rank, : mine.numel()].copy_(mine)
-        memory.meet()
-        found = places(rank)[1].view(-1)[:n].view(x.shape).clone()
-        done = None if copies is None else copies.record_event()
+class _Exchange(NamedTuple):
+    """Vectors whose sums over the ranks are made in shares, one of each rank. Shares lie at multiples of 256 bytes."""
 
-    def wait() -> Tensor:
-        if current is not None and done is not None:
-            current.wait_event(done)
-            found.record_stream(current)
-        return found
+    xs: Sequence[Tensor]
+    sums: list[Tensor]
+    memory: Workspace
+    shares: list[int]
+    """Elements of a share of each vector."""
+    begins: list[int]
+    """The byte of the memory where the parts of each vector begin, in the half of this call."""
 
-    return wait
+    def share(self, x: Tensor, each: int, of: int) -> Tensor:
+        return x.view(-1)[self.shares[each] * of : self.shares[each] * (of + 1)]
+
+    def place(self, of: int, each: int) -> Tensor:
+        """In the memory of rank `of`: its share of the vector of each rank, then its sums. (ranks + 1, share)."""
+        x, rows = self.xs[each], self.memory.ranks + 1
+        count = rows * self.shares[each] * x.element_size()
+        return self.memory.views[of][self.begins[each] : self.begins[each] + count].view(x.dtype).view(rows, -1)
+
+    def others_first(self) -> list[int]:
+        """The ranks from the next one on: if all began with the same one, it would serve all others at once."""
+        rank, ranks = self.memory.rank, self.memory.ranks
+        return [(rank + step) % ranks for step in range(1, ranks + 1)]
+
+    def send(self) -> None:
+        for to in self.others_first():
+            for each, x in enumerate(self.xs):
+                share = self.share(x, each, to)
+                self.place(to, each)[self.memory.rank, : share.numel()].copy_(share)
+
+    def meet_and_add(self, add: Callable[[Tensor, Tensor], None]) -> None:
+        self.memory.meet()
+        for each, x in enumerate(self.xs):
+            parts = self.place(self.memory.rank, each)[:, : self.share(x, each, self.memory.rank).numel()]
+            add(parts[:-1], parts[-1])
+        self.memory.meet()
+
+    def fetch(self) -> None:
+        for of in self.others_first():
+            for each, x in enumerate(self.sums):
+                share = self.share(x, each, of)
+                share.copy_(self.place(of, each)[-1, : share.numel()])
+
+
+def _exchange(xs: Sequence[Tensor], group: dist.ProcessGroup) -> _Exchange:
+    ranks, device = group.size(), xs[0].device
+    steps = [256 // x.element_size() for x in xs]
+    shares = [step * max(1, -(-x.numel() // (step * ranks))) for x, step in zip(xs, steps, strict=True)]
+    sizes = [(ranks + 1) * share * x.element_size() for x, share in zip(xs, shares, strict=True)]
+    memory = workspace(group, device, 2 * sum(sizes), "reduced")
+    begin = HEADER + _turn(group, device, memory, "reduced") * memory.data_bytes // 2
+    begins = [begin + sum(sizes[:each]) for each in range(len(xs))]
+    return _Exchange(xs, [torch.empty_like(x) for x in xs], memory, shares, begins)
 
 
 def _turn(group: dist.ProcessGroup, device: torch.device, memory: Workspace, use: str) -> int:

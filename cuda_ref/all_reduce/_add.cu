@@ -6,20 +6,12 @@
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     add_all(const T* __restrict__ parts, T* __restrict__ out, int64_t n, int64_t stride, int ranks) {
-    constexpr int LANES = Packs<T>::LANES;
     const Packs<T> packs{n};
     const int64_t pack = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (pack * LANES >= n) return;
-    float acc[LANES] = {};
-    for (int rank = 0; rank < ranks; ++rank) {
-        const typename Packs<T>::P given = packs.load(parts + rank * stride, pack);
-#pragma unroll
-        for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
-    }
-    typename Packs<T>::P sum;
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-    packs.store(out, pack, sum);
+    if (pack * Packs<T>::LANES >= n) return;
+    Sum<T> sum;
+    for (int rank = 0; rank < ranks; ++rank) sum.add(packs.load(parts + rank * stride, pack));
+    packs.store(out, pack, sum.rounded());
 }
 
 extern "C" int add_parts(const void* parts, void* out, int64_t n, int64_t stride, int ranks, int64_t dtype,

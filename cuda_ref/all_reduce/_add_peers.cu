@@ -14,9 +14,11 @@ __global__ void __launch_bounds__(THREADS)
     const Packs<T> packs{n};
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
-    all.meet();
-    for_sums<T, RANKS>(all, start, begin, end,
-                       [&](int64_t i, const Pack<T, Packs<T>::LANES>& sum) { packs.store(out, i, sum); });
+    const unsigned calls = *all.calls();
+    all.meet(calls, 1);
+    for_sums<T, RANKS>(all, begin, end, [&](int peer, int64_t i) { return all.data<const uint4>(peer, start)[i]; },
+                       [&](int64_t i, const uint4& sum) { packs.store(out, i, sum); });
+    all.leave(calls);
 }
 
 // start: where x_r begins in each rank's data, in bytes, a multiple of 16.

@@ -14,23 +14,25 @@ BLOCKS = {"cuda": MAX_BLOCKS, "cpu": 2}
 """Blocks of every call: a block meets the same one of the other ranks, so all calls have as many."""
 
 
-def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: int, use: str = "") -> Tensor:
-    """The sum of x over the ranks of `group` by the kernel of `source`, with memory for `buffers` vectors.
+def aligned(x: Tensor) -> Tensor:
+    """x, contiguous, at a multiple of 16 bytes."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else torch.empty_like(x).copy_(x)
 
-    `use` names other memory, for a kernel that relies on what its own last call has left there.
-    """
+
+def reduced(source: str | Path, x: Tensor, group: dist.ProcessGroup, buffers: int) -> Tensor:
+    """The sum of x over the ranks of `group` by the kernel of `source`, with memory for `buffers` vectors."""
     check_all_reduce("all_reduce", x)
     (N,) = x.shape
     out = torch.empty(N, dtype=x.dtype, device=x.device)
     if N == 0:
         return out
-    x = x.contiguous()
-    x = x if x.data_ptr() % 16 == 0 else torch.empty_like(x).copy_(x)
+    x = aligned(x)
     blocks, ranks = BLOCKS[x.device.type], group.size()
     packs = -(-N * x.element_size() // 16)
     packs_of_block = -(-packs // (blocks * ranks)) * ranks
     size = 16 * packs_of_block * blocks
-    memory = workspace(group, x.device, buffers * size, use)
+    memory = workspace(group, x.device, buffers * size)
     build.launch(
         source, "all_reduce", x.device,
         x, out, memory.addresses, memory.rank, ranks, blocks, N, packs_of_block,

@@ -15,17 +15,17 @@
 template <typename T, int RANKS>
 __global__ void __launch_bounds__(THREADS)
     one_shot(const T* x, T* out, Ranks all, int64_t n, int64_t packs_of_block, int64_t half) {
-    using P = typename Packs<T>::P;
     const Packs<T> packs{n};
-    const int turn = *all.turn();
-    const int64_t start = turn * half;
+    const unsigned calls = *all.calls();
+    const int64_t start = (calls & 1) * half;
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
-    P* mine = all.data<P>(all.rank, start);
-    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); }, [&](int64_t i, const P& pack) { mine[i] = pack; });
-    all.meet();
-    for_sums<T, RANKS>(all, start, begin, end, [&](int64_t i, const P& sum) { packs.store(out, i, sum); });
-    if (threadIdx.x == 0) *all.turn() = 1 - turn;
+    uint4* mine = all.data<uint4>(all.rank, start);
+    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); }, [&](int64_t i, const uint4& pack) { mine[i] = pack; });
+    all.meet(calls, 1);
+    for_sums<T, RANKS>(all, begin, end, [&](int peer, int64_t i) { return all.data<const uint4>(peer, start)[i]; },
+                       [&](int64_t i, const uint4& sum) { packs.store(out, i, sum); });
+    all.leave(calls);
 }
 
 extern "C" int all_reduce(const void* x, void* out, const void* addresses, int rank, int ranks, int blocks, int64_t n,

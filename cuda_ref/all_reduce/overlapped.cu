@@ -15,25 +15,25 @@ constexpr int64_t SMALLEST = 2048;  // packs of a chunk: a meeting takes as long
 template <typename T, int RANKS>
 __global__ void __launch_bounds__(THREADS)
     overlapped(const T* x, T* out, Ranks all, int64_t n, int64_t packs_of_block, int64_t half, int64_t chunk) {
-    using P = typename Packs<T>::P;
     struct Both {
         PacksOfAll<T, RANKS> here;
-        P next;
+        uint4 next;
     };
     const Packs<T> packs{n};
-    const int turn = *all.turn();
-    const int64_t start = turn * half;
+    const unsigned calls = *all.calls();
+    const int64_t start = (calls & 1) * half;
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
     const auto below = [&](int64_t i) { return i < end ? i : end; };
-    P* mine = all.data<P>(all.rank, start);
+    uint4* mine = all.data<uint4>(all.rank, start);
     for_packs(begin, below(begin + chunk), [&](int64_t i) { return packs.load(x, i); },
-              [&](int64_t i, const P& pack) { mine[i] = pack; });
+              [&](int64_t i, const uint4& pack) { mine[i] = pack; });
+    unsigned index = 0;
     for (int64_t first = begin; first < begin + packs_of_block; first += chunk) {
-        all.meet();
+        all.meet(calls, ++index);
         const auto load = [&](int64_t i) {
             Both found;
-            found.here = load_of_all<T, RANKS>(all, start, i);
+            found.here = load_of_all<T, RANKS>([&](int peer) { return all.data<const uint4>(peer, start)[i]; });
             if (i + chunk < end) found.next = packs.load(x, i + chunk);
             return found;
         };
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS)
             packs.store(out, i, found.here.sum());
         });
     }
-    if (threadIdx.x == 0) *all.turn() = 1 - turn;
+    all.leave(calls);
 }
 
 extern "C" int all_reduce(const void* x, void* out, const void* addresses, int rank, int ranks, int blocks, int64_t n,

@@ -1,121 +1,233 @@
-// out[i] = sum over ranks of x[i], sent in packets that carry the number of the call
+// out[i] = sum over ranks of x[i], sent in packets whose words are never 0
 //
 // all_reduce.cu meets the other ranks before it reads their data: a flag and a read cross NVLink one after the other.
-// Here a rank stores its data to the memory of the others, each 4 bytes beside the number of the call. A store of 8
-// bytes arrives as a whole, so the reader needs no other flag: it reads until the number is there. Twice the bytes, one
-// crossing: for short vectors.
+// Here a rank stores its data to the memory of the others, where every word was 0. A word is 4 bytes, which arrive as
+// a whole, so the reader needs no flag: it reads until no word is 0, and leaves 0 for a later call. The word 0x80000000,
+// which holds a negative zero, is sent as 0: the sums begin at 0, and do not change. Then the highest bit of each word
+// is inverted, so that only 0x80000000, which is not sent, would be 0.
 //
-// Calls use the halves of the memory in turns. A rank sends packets of call c + 1 after it has left call c, and leaves
-// c + 1 after it has packets of all ranks. So when a rank begins call c + 2, no rank still reads that half.
+// one_step: every rank sends its vector to all others and adds all vectors. two_steps: every rank sends to each rank the
+// share that this rank adds, and then its sums to all others. It sends 2 (ranks - 1) / ranks n elements in place of
+// (ranks - 1) n, and data cross NVLink twice. A thread sends one round before it adds that of the round before, so that
+// packets arrive meanwhile.
 //
-// Source: the LL protocol of NCCL.
-#include <sched.h>
-
+// Calls use the halves of the memory in turns. A rank sends packets of call c + 1 after its kernel of call c has ended,
+// and leaves c + 1 after packets of all ranks, or sums of them. So when a rank begins call c + 2, every rank has read
+// and cleared that half.
+//
+// Source: the LL protocol of NCCL, with data for flags as in the Lamport kernels of TensorRT-LLM.
 #include <type_traits>
 
 #include "all_reduce/ranks.cuh"
 
-// Two words of data, each beside the number of the call.
-__device__ __forceinline__ void send(uint4* to, unsigned x, unsigned y, unsigned call) {
+constexpr unsigned NEGATIVE_ZERO = 0x80000000u;
+
+__device__ __forceinline__ unsigned encoded(unsigned word) {
+    return word == NEGATIVE_ZERO ? NEGATIVE_ZERO : word ^ NEGATIVE_ZERO;
+}
+__device__ __forceinline__ uint4 encoded(const uint4& pack) {
+    return {encoded(pack.x), encoded(pack.y), encoded(pack.z), encoded(pack.w)};
+}
+__device__ __forceinline__ uint4 decoded(const uint4& packet) {
+    return {packet.x ^ NEGATIVE_ZERO, packet.y ^ NEGATIVE_ZERO, packet.z ^ NEGATIVE_ZERO, packet.w ^ NEGATIVE_ZERO};
+}
+
+__device__ __forceinline__ void write(uint4* to, const uint4& packet) {
 #ifdef __CUDA_ARCH__
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(to), "r"(x), "r"(y), "r"(call) : "memory");
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(packet.x), "r"(packet.y),
+                 "r"(packet.z), "r"(packet.w)
+                 : "memory");
 #else
-    uint64_t* words = reinterpret_cast<uint64_t*>(to);
-    __atomic_store_n(words, uint64_t(call) << 32 | x, __ATOMIC_RELAXED);
-    __atomic_store_n(words + 1, uint64_t(call) << 32 | y, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->x, packet.x, __ATOMIC_RELEASE);
+    __atomic_store_n(&to->y, packet.y, __ATOMIC_RELEASE);
+    __atomic_store_n(&to->z, packet.z, __ATOMIC_RELEASE);
+    __atomic_store_n(&to->w, packet.w, __ATOMIC_RELEASE);
 #endif
 }
 
-__device__ __forceinline__ uint2 receive(const uint4* from, unsigned call) {
-    uint4 found;
-    do {
+__device__ __forceinline__ uint4 read(const uint4* from) {
 #ifdef __CUDA_ARCH__
-        asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
-                     : "l"(from)
-                     : "memory");
+    uint4 found;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
+                 : "l"(from)
+                 : "memory");
+    return found;
 #else
-        const uint64_t* words = reinterpret_cast<const uint64_t*>(from);
-        const uint64_t one = __atomic_load_n(words, __ATOMIC_RELAXED);
-        const uint64_t two = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
-        found = {unsigned(one), unsigned(one >> 32), unsigned(two), unsigned(two >> 32)};
-        if (found.y != call || found.w != call) sched_yield();  // another process is to send
+    return {__atomic_load_n(&from->x, __ATOMIC_ACQUIRE), __atomic_load_n(&from->y, __ATOMIC_ACQUIRE),
+            __atomic_load_n(&from->z, __ATOMIC_ACQUIRE), __atomic_load_n(&from->w, __ATOMIC_ACQUIRE)};
 #endif
-    } while (found.y != call || found.w != call);
-    return {found.x, found.z};
+}
+
+// Waits for the packets at all places, and clears these. A place that is null has none: its pack stays.
+template <int COUNT>
+__device__ __forceinline__ void receive(uint4* const (&places)[COUNT], uint4 (&packs)[COUNT]) {
+    uint4 found[COUNT];
+    bool all_here;
+    do {
+        all_here = true;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (places[k] != nullptr) found[k] = read(places[k]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            all_here &= places[k] == nullptr || (found[k].x != 0 && found[k].y != 0 && found[k].z != 0 && found[k].w != 0);
+#ifndef __CUDA_ARCH__
+        if (!all_here) sched_yield();  // another process is to send
+#endif
+    } while (!all_here);
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) {
+        if (places[k] == nullptr) continue;
+        write(places[k], uint4{});
+        packs[k] = decoded(found[k]);
+    }
+}
+
+// One call, as a thread sees it. RANKS = 0: a number known at run time.
+template <typename T, int RANKS>
+struct Call {
+    static constexpr int UNROLL = RANKS > 0 ? 8 / RANKS : 1;  // packs of a round
+    static constexpr int GROUP = RANKS > 0 ? RANKS : 1;       // ranks whose packets are read at once
+
+    const T* x;
+    T* out;
+    Ranks all;
+    Packs<T> packs;
+    int64_t slot, start;  // packs of a slot; the first byte of this call's half
+    uint4* data[GROUP];   // of the rank after 0, 1, ... steps, if RANKS > 0
+
+    __device__ __forceinline__ Call(const T* x, T* out, const Ranks& all, int64_t n, int64_t slot, int64_t start)
+        : x(x), out(out), all(all), packs{n}, slot(slot), start(start) {
+#pragma unroll
+        for (int step = 0; step < GROUP; ++step) data[step] = all.data<uint4>(after(step), start);
+    }
+    __device__ __forceinline__ int ranks() const { return RANKS > 0 ? RANKS : all.ranks; }
+    __device__ __forceinline__ int64_t stride() const { return int64_t(gridDim.x) * THREADS; }
+    // The warps of a short vector are spread over all blocks.
+    __device__ __forceinline__ int64_t begin() const {
+        return (int64_t(threadIdx.x / 32) * gridDim.x + blockIdx.x) * 32 + threadIdx.x % 32;
+    }
+    __device__ __forceinline__ int after(int step) const {
+        return all.rank + step < ranks() ? all.rank + step : all.rank + step - ranks();
+    }
+    // Pack i of a slot in the memory of the rank after `step`.
+    __device__ __forceinline__ uint4* place(int step, int64_t which, int64_t i) const {
+        return (RANKS > 0 ? data[step] : all.data<uint4>(after(step), start)) + which * slot + i;
+    }
+    // Whether the vector has pack i of the share that begins at pack `share`.
+    __device__ __forceinline__ bool has(int64_t share, int64_t i) const {
+        return i >= 0 && i < slot && (share + i) * Packs<T>::LANES < packs.n;
+    }
+
+    // Sends the round at `first` of the share that begins at share(rank) to each rank, into the slot `which`.
+    template <typename Share>
+    __device__ __forceinline__ void send(int64_t first, int which, Share share) const {
+        constexpr int STEPS = RANKS > 0 ? RANKS - 1 : 1;
+        for (int step = 1; step < ranks(); step += STEPS) {
+            uint4 given[UNROLL * STEPS] = {};
+#pragma unroll
+            for (int k = 0; k < UNROLL * STEPS; ++k) {
+                const int64_t i = first + k / STEPS * stride(), from = share(after(step + k % STEPS));
+                if (has(from, i)) given[k] = packs.load(x, from + i);
+            }
+#pragma unroll
+            for (int k = 0; k < UNROLL * STEPS; ++k) {
+                const int to = step + k % STEPS;
+                const int64_t i = first + k / STEPS * stride();
+                if (has(share(after(to)), i)) write(place(to, which, i), encoded(given[k]));
+            }
+        }
+    }
+
+    // Adds the round at `first` of the share that begins at pack `share`, in the order of the ranks, and calls
+    // use(i, sum) for its packs. Rank r has sent to slot r.
+    template <typename Use>
+    __device__ __forceinline__ void add(int64_t first, int64_t share, Use use) const {
+        Sum<T> sums[UNROLL];
+        for (int rank = 0; rank < ranks(); rank += GROUP) {
+            uint4* places[UNROLL * GROUP];
+            uint4 given[UNROLL * GROUP] = {};
+#pragma unroll
+            for (int k = 0; k < UNROLL * GROUP; ++k) {
+                const int from = rank + k % GROUP;
+                const int64_t i = first + k / GROUP * stride();
+                places[k] = has(share, i) && from != all.rank ? place(0, from, i) : nullptr;
+                if (has(share, i) && from == all.rank) given[k] = packs.load(x, share + i);
+            }
+            receive(places, given);
+#pragma unroll
+            for (int k = 0; k < UNROLL * GROUP; ++k) sums[k / GROUP].add(given[k]);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (has(share, first + u * stride())) use(first + u * stride(), sums[u].rounded());
+    }
+
+    // Stores the round at `first` of the sums of all other ranks.
+    __device__ __forceinline__ void take(int64_t first) const {
+        for (int rank = 0; rank < ranks(); rank += GROUP) {
+            uint4* places[UNROLL * GROUP];
+            uint4 given[UNROLL * GROUP] = {};
+#pragma unroll
+            for (int k = 0; k < UNROLL * GROUP; ++k) {
+                const int from = rank + k % GROUP;
+                const int64_t i = first + k / GROUP * stride();
+                places[k] = has(from * slot, i) && from != all.rank ? place(0, ranks() + from, i) : nullptr;
+            }
+            receive(places, given);
+#pragma unroll
+            for (int k = 0; k < UNROLL * GROUP; ++k)
+                if (places[k] != nullptr)
+                    packs.store(out, (rank + k % GROUP) * slot + first + k / GROUP * stride(), given[k]);
+        }
+    }
+};
+
+template <typename T, int RANKS>
+__global__ void __launch_bounds__(THREADS)
+    one_step(const T* x, T* out, Ranks all, int64_t n, int64_t slot, int64_t half) {
+    const unsigned calls = *all.calls();
+    const Call<T, RANKS> call(x, out, all, n, slot, (calls & 1) * half);
+    const int64_t round = call.UNROLL * call.stride();
+    for (int64_t first = call.begin(); first < slot + round; first += round) {
+        call.send(first, all.rank, [](int) { return int64_t(0); });
+        call.add(first - round, 0, [&](int64_t i, const uint4& sum) { call.packs.store(out, i, sum); });
+    }
+    all.leave(calls);
 }
 
 template <typename T, int RANKS>
 __global__ void __launch_bounds__(THREADS)
-    packets(const T* x, T* out, Ranks all, int64_t n, int64_t packs_of_block, int64_t half) {
-    constexpr int LANES = Packs<T>::LANES, UNROLL = RANKS > 0 ? 2 : 1;  // packs in flight
-    constexpr int PEERS = RANKS > 0 ? RANKS : 1;
-    using P = typename Packs<T>::P;
-    union Words {
-        uint4 words;
-        P pack;
-        __device__ Words() : words{} {}
-    };
-    const Packs<T> packs{n};
-    const int ranks = RANKS > 0 ? RANKS : all.ranks;
-    const unsigned call = unsigned(*all.turn()) + 1;
-    const int64_t start = (call & 1) * half;
-    const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, LANES);
-    const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
-    // Two packets for each pack of each rank.
-    const auto place = [&](int of, int from, int64_t i) { return all.data<uint4>(of, start) + 2 * (from * total + i); };
-    for (int64_t first = begin + threadIdx.x; first < end; first += THREADS * UNROLL) {
-        Words mine[UNROLL];
+    two_steps(const T* x, T* out, Ranks all, int64_t n, int64_t slot, int64_t half) {
+    const unsigned calls = *all.calls();
+    const Call<T, RANKS> call(x, out, all, n, slot, (calls & 1) * half);
+    const int64_t round = call.UNROLL * call.stride(), share = all.rank * slot;
+    for (int64_t first = call.begin(); first < slot + 2 * round; first += round) {
+        call.send(first, all.rank, [&](int to) { return to * slot; });
+        call.add(first - round, share, [&](int64_t i, const uint4& sum) {
+            const uint4 packet = encoded(sum);
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (first + u * THREADS < end) mine[u].pack = packs.load(x, first + u * THREADS);
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (first + u * THREADS >= end) break;
-#pragma unroll PEERS
-            for (int step = 1; step < ranks; ++step) {
-                const int to = all.rank + step < ranks ? all.rank + step : all.rank + step - ranks;
-                uint4* at = place(to, all.rank, first + u * THREADS);
-                send(at, mine[u].words.x, mine[u].words.y, call);
-                send(at + 1, mine[u].words.z, mine[u].words.w, call);
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (first + u * THREADS >= end) break;
-            float acc[LANES] = {};
-#pragma unroll PEERS
-            for (int peer = 0; peer < ranks; ++peer) {
-                Words given = mine[u];
-                if (peer != all.rank) {
-                    const uint4* at = place(all.rank, peer, first + u * THREADS);
-                    const uint2 one = receive(at, call), two = receive(at + 1, call);
-                    given.words = {one.x, one.y, two.x, two.y};
-                }
-#pragma unroll
-                for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given.pack[lane]);
-            }
-            P sum;
-#pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-            packs.store(out, first + u * THREADS, sum);
-        }
+            for (int step = 1; step < call.ranks(); ++step) write(call.place(step, call.ranks() + all.rank, i), packet);
+            call.packs.store(out, share + i, decoded(packet));  // the same bits on all ranks
+        });
+        call.take(first - 2 * round);
     }
-    __syncthreads();  // all threads have read the number of the call
-    if (threadIdx.x == 0) *all.turn() = int(call);
+    all.leave(calls);
 }
 
+// steps: 1 or 2. slot: packs of a vector, or of a share in two steps; a multiple of 8, so that slots are whole lines.
 extern "C" int all_reduce(const void* x, void* out, const void* addresses, int rank, int ranks, int blocks, int64_t n,
-                          int64_t packs_of_block, int64_t half, int64_t buffer_bytes, int64_t dtype,
-                          cudaStream_t stream, LaunchRecord* record) {
+                          int64_t slot, int64_t half, int steps, int64_t dtype, cudaStream_t stream,
+                          LaunchRecord* record) {
     const dim3 grid(blocks), block(THREADS);
     record->set(grid, block);
     const Ranks all{static_cast<const int64_t*>(addresses), rank, ranks};
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         by_ranks(ranks, [&](auto known) {
-            packets<T, decltype(known)::value><<<grid, block, 0, stream>>>(
-                static_cast<const T*>(x), static_cast<T*>(out), all, n, packs_of_block, half);
+            const auto kernel = steps == 1 ? one_step<T, decltype(known)::value> : two_steps<T, decltype(known)::value>;
+            kernel<<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), all, n, slot, half);
         });
     });
 }

@@ -1,65 +1,127 @@
 // Memory of all ranks (_runtime/symmetric.py): its layout, and the meeting of the same block of every rank.
 #pragma once
 
+#include <sched.h>
+
+#include <type_traits>
+
 #include "common/common.cuh"
 
 constexpr int MAX_BLOCKS = 64, MAX_RANKS = 16;                // as in symmetric.py
 constexpr int64_t HEADER = 4 * MAX_BLOCKS * (MAX_RANKS + 1);  // bytes
 constexpr int THREADS = 512;
 
+// Calls of a kernel have at most this many meetings: their numbers are those of the calls times this, and what follows.
+constexpr unsigned MEETINGS = 64;
+
+// What the threads of this block have written before a barrier is visible to whoever reads the number by load_acquire.
+__device__ __forceinline__ void store_release(unsigned* flag, unsigned number) {
+#ifdef __CUDA_ARCH__
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(number) : "memory");
+#else
+    __atomic_store_n(flag, number, __ATOMIC_RELEASE);
+#endif
+}
+__device__ __forceinline__ unsigned load_acquire(const unsigned* flag) {
+    unsigned number;
+#ifdef __CUDA_ARCH__
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(number) : "l"(flag) : "memory");
+#else
+    number = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+#endif
+    return number;
+}
+
 // The memory of all ranks, as this rank maps it. Flags and words are those of this block.
 struct Ranks {
     const int64_t* addresses;
     int rank, ranks;
 
-    __device__ __forceinline__ int* flag(int of, int from) const {
-        return reinterpret_cast<int*>(addresses[of]) + blockIdx.x * MAX_RANKS + from;
+    // The number of the last meeting that rank `from` has come to, in the memory of rank `of`.
+    __device__ __forceinline__ unsigned* flag(int of, int from) const {
+        return reinterpret_cast<unsigned*>(addresses[of]) + blockIdx.x * MAX_RANKS + from;
     }
-    // 0 or 1: which half of the data the next call uses; in packets.cu the number of calls.
-    __device__ __forceinline__ int* turn() const {
-        return reinterpret_cast<int*>(addresses[rank]) + MAX_BLOCKS * MAX_RANKS + blockIdx.x;
+    // The number of calls so far, the same on all ranks. Calls use the halves of the data in turns.
+    __device__ __forceinline__ unsigned* calls() const {
+        return reinterpret_cast<unsigned*>(addresses[rank]) + MAX_BLOCKS * MAX_RANKS + blockIdx.x;
     }
     template <typename T>
     __device__ __forceinline__ T* data(int of, int64_t start) const {
         return reinterpret_cast<T*>(addresses[of] + HEADER + start);
     }
-    // Waits for this block of every rank: what they wrote before is then visible. Leaves the flags 0.
-    __device__ __forceinline__ void meet() const {
-        __threadfence_system();
-        __syncthreads();  // the flags are set after the writes of all threads
+    // Waits for this block of every rank: what they wrote before is then visible. index: from 1 on in each call.
+    __device__ __forceinline__ void meet(unsigned calls, unsigned index) const {
+        const unsigned number = calls * MEETINGS + index;
+        __syncthreads();  // a release also covers what other threads wrote before a barrier
         const int peer = threadIdx.x;
         if (peer < ranks) {
-            while (atomicCAS_system(flag(peer, rank), 0, 1) != 0) {
+            store_release(flag(peer, rank), number);
+            while (int(load_acquire(flag(rank, peer)) - number) < 0) {  // a peer may have come to the next one
+#ifndef __CUDA_ARCH__
+                sched_yield();  // another process is to come
+#endif
             }
-            while (atomicCAS_system(flag(rank, peer), 1, 0) != 1) {
-            }
-            __threadfence_system();
         }
         __syncthreads();
     }
+    __device__ __forceinline__ void leave(unsigned calls) const {
+        __syncthreads();  // all threads have read the number of calls
+        if (threadIdx.x == 0) *this->calls() = calls + 1;
+    }
 };
 
-// A part of a vector in packs of 16 bytes; the last pack of the vector may be shorter.
+// A vector in packs of 16 bytes; the last pack may be shorter. Packs are kept as four words: elements of 16 bits would be
+// unpacked right after each load, which then waits for its data before the next one.
 template <typename T>
 struct Packs {
-    static constexpr int LANES = 16 / sizeof(T);
+    static constexpr int LANES = 16 / sizeof(T), BITS = 8 * sizeof(T);
+    using Bits = std::conditional_t<sizeof(T) == 4, unsigned, unsigned short>;
     int64_t n;  // elements of the vector
 
-    using P = Pack<T, LANES>;
-    __device__ __forceinline__ P load(const T* x, int64_t pack) const {
-        if ((pack + 1) * LANES <= n) return reinterpret_cast<const P*>(x)[pack];
-        P found;
-        for (int lane = 0; lane < LANES; ++lane)
-            found[lane] = pack * LANES + lane < n ? x[pack * LANES + lane] : from_float<T>(0.0f);
-        return found;
+    __device__ __forceinline__ uint4 load(const T* x, int64_t pack) const {
+        if ((pack + 1) * LANES <= n) return reinterpret_cast<const uint4*>(x)[pack];
+        uint64_t low = 0, high = 0;
+#pragma unroll 1  // seldom runs, and stands in the code of every load
+        for (int64_t i = (pack + 1) * LANES - 1; i >= pack * LANES; --i) {
+            high = high << BITS | low >> (64 - BITS);
+            low = low << BITS | (i < n ? reinterpret_cast<const Bits*>(x)[i] : 0);
+        }
+        return {unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32)};
     }
-    __device__ __forceinline__ void store(T* x, int64_t pack, const P& given) const {
+    __device__ __forceinline__ void store(T* x, int64_t pack, const uint4& given) const {
         if ((pack + 1) * LANES <= n) {
-            reinterpret_cast<P*>(x)[pack] = given;
+            reinterpret_cast<uint4*>(x)[pack] = given;
             return;
         }
-        for (int lane = 0; lane < LANES; ++lane)
-            if (pack * LANES + lane < n) x[pack * LANES + lane] = given[lane];
+        uint64_t low = uint64_t(given.y) << 32 | given.x, high = uint64_t(given.w) << 32 | given.z;
+#pragma unroll 1
+        for (int64_t i = pack * LANES; i < n; ++i) {
+            reinterpret_cast<Bits*>(x)[i] = Bits(low);
+            low = low >> BITS | high << (64 - BITS);
+            high >>= BITS;
+        }
+    }
+};
+
+// A sum of packs in float32.
+template <typename T>
+struct Sum {
+    static constexpr int LANES = 16 / sizeof(T);
+    float acc[LANES] = {};
+
+    __device__ __forceinline__ void add(const uint4& words) {
+        Pack<T, LANES> pack;
+        memcpy(&pack, &words, 16);
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(pack[lane]);
+    }
+    __device__ __forceinline__ uint4 rounded() const {
+        Pack<T, LANES> pack;
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) pack[lane] = from_float<T>(acc[lane]);
+        uint4 words;
+        memcpy(&words, &pack, 16);
+        return words;
     }
 };
 
@@ -81,48 +143,39 @@ __device__ __forceinline__ void for_packs(int64_t begin, int64_t end, Load load,
 // The same pack of every rank.
 template <typename T, int RANKS>
 struct PacksOfAll {
-    Pack<T, 16 / sizeof(T)> of[RANKS];
+    uint4 of[RANKS];
 
     // Their sum in float32, in the order of the ranks, rounded once.
-    __device__ __forceinline__ Pack<T, 16 / sizeof(T)> sum() const {
-        Pack<T, 16 / sizeof(T)> found;
+    __device__ __forceinline__ uint4 sum() const {
+        Sum<T> found;
 #pragma unroll
-        for (int lane = 0; lane < int(16 / sizeof(T)); ++lane) {
-            float acc = 0.0f;
-#pragma unroll
-            for (int peer = 0; peer < RANKS; ++peer) acc += to_float(of[peer][lane]);
-            found[lane] = from_float<T>(acc);
-        }
-        return found;
+        for (int rank = 0; rank < RANKS; ++rank) found.add(of[rank]);
+        return found.rounded();
     }
 };
 
-template <typename T, int RANKS>
-__device__ __forceinline__ PacksOfAll<T, RANKS> load_of_all(const Ranks& all, int64_t start, int64_t pack) {
+// load(rank) of all ranks, by a number that is known: all loads are issued before the first sum.
+template <typename T, int RANKS, typename Load>
+__device__ __forceinline__ PacksOfAll<T, RANKS> load_of_all(Load load) {
     PacksOfAll<T, RANKS> found;
 #pragma unroll
-    for (int peer = 0; peer < RANKS; ++peer) found.of[peer] = all.data<const Pack<T, 16 / sizeof(T)>>(peer, start)[pack];
+    for (int rank = 0; rank < RANKS; ++rank) found.of[rank] = load(rank);
     return found;
 }
 
-// Calls store(i, sum) for the packs from begin to end: the sum over all ranks. RANKS = 0: a number known at run time.
-template <typename T, int RANKS, typename Store>
-__device__ __forceinline__ void for_sums(const Ranks& all, int64_t start, int64_t begin, int64_t end, Store store) {
-    constexpr int LANES = 16 / sizeof(T);
-    using P = Pack<T, LANES>;
+// Calls store(i, sum) for the packs from begin to end: the sum of load(rank, i) over all ranks. RANKS = 0: a number
+// known at run time.
+template <typename T, int RANKS, typename Load, typename Store>
+__device__ __forceinline__ void for_sums(const Ranks& all, int64_t begin, int64_t end, Load load, Store store) {
     if constexpr (RANKS > 0) {
-        for_packs<8 / RANKS>(begin, end, [&](int64_t i) { return load_of_all<T, RANKS>(all, start, i); },
-                             [&](int64_t i, const PacksOfAll<T, RANKS>& found) { store(i, found.sum()); });
+        for_packs<8 / RANKS>(
+            begin, end, [&](int64_t i) { return load_of_all<T, RANKS>([&](int rank) { return load(rank, i); }); },
+            [&](int64_t i, const PacksOfAll<T, RANKS>& found) { store(i, found.sum()); });
     } else {
         for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-            float acc[LANES] = {};
-            for (int peer = 0; peer < all.ranks; ++peer) {
-                const P given = all.data<const P>(peer, start)[i];
-                for (int lane = 0; lane < LANES; ++lane) acc[lane] += to_float(given[lane]);
-            }
-            P sum;
-            for (int lane = 0; lane < LANES; ++lane) sum[lane] = from_float<T>(acc[lane]);
-            store(i, sum);
+            Sum<T> sum;
+            for (int rank = 0; rank < all.ranks; ++rank) sum.add(load(rank, i));
+            store(i, sum.rounded());
         }
     }
 }

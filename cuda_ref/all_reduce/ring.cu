@@ -13,30 +13,31 @@
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     ring(const T* x, T* out, Ranks all, int64_t n, int64_t packs_of_block, int64_t half) {
-    using P = typename Packs<T>::P;
     const Packs<T> packs{n};
-    const int turn = *all.turn(), ranks = all.ranks, before = (all.rank + ranks - 1) % ranks;
+    const unsigned calls = *all.calls();
+    const int ranks = all.ranks, before = (all.rank + ranks - 1) % ranks;
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
     const int64_t share = packs_of_block / ranks;
-    P* mine = all.data<P>(all.rank, turn * half);
-    const P* theirs = all.data<const P>(before, turn * half);
+    uint4* mine = all.data<uint4>(all.rank, (calls & 1) * half);
+    const uint4* theirs = all.data<const uint4>(before, (calls & 1) * half);
     for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) mine[i] = packs.load(x, i);
     for (int step = 0; step < 2 * (ranks - 1); ++step) {
-        all.meet();  // the rank before has finished its last step
+        all.meet(calls, step + 1);  // the rank before has finished its last step
         const bool adds = step < ranks - 1;
         const int64_t first = begin + (all.rank + 2 * ranks - 1 - step) % ranks * share;
         const int64_t last = first + share < end ? first + share : end;
         for (int64_t i = first + threadIdx.x; i < last; i += THREADS) {
-            P value = theirs[i];
-            for (int lane = 0; adds && lane < Packs<T>::LANES; ++lane)
-                value[lane] = from_float<T>(to_float(mine[i][lane]) + to_float(value[lane]));
-            mine[i] = value;
+            const uint4 value = theirs[i];
+            Sum<T> sum;
+            sum.add(mine[i]);
+            sum.add(value);
+            mine[i] = adds ? sum.rounded() : value;
         }
     }
     __syncthreads();
     for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) packs.store(out, i, mine[i]);
-    if (threadIdx.x == 0) *all.turn() = 1 - turn;
+    all.leave(calls);
 }
 
 extern "C" int all_reduce(const void* x, void* out, const void* addresses, int rank, int ranks, int blocks, int64_t n,

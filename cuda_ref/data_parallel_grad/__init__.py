@@ -6,9 +6,8 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_linear
-from cuda_ref._runtime.symmetric import all_reduce_async
+from cuda_ref._runtime.symmetric import all_reduce_during
 from cuda_ref.all_reduce._add import add_parts
-from cuda_ref.matmul import matmul
 
 DETERMINISTIC = True
 
@@ -24,8 +23,8 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    dweight and dbias come first. Copies between the ranks and a kernel that adds them run on another stream during the
-    product for dx. The kernels are the plain ones of linear_sigmoid_grad and matmul.
+    dweight and dbias come first. Each half of the product for dx hides copies between the ranks; between the halves a
+    kernel adds. The kernels are the plain ones of linear_sigmoid_grad and matmul.
 
     Shapes: x (M, K) and dy (M, N), this rank's rows; weight (N, K) and bias (N,), the same on all ranks; any strides.
     Dtypes, precision, tail: those of linear_sigmoid_grad; sums over ranks are in float32 and rounded once.
@@ -41,7 +40,15 @@ def data_parallel_grad(
         x, weight, bias, dy, dz, None, dweight, dbias, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
         *dy.stride(), precision == "tf32", build.DTYPES[x.dtype],
     )  # fmt: skip
-    sums = [all_reduce_async(each, add_parts, group) for each in (dweight, dbias)]
-    dx = matmul(dz, weight, precision=precision)
-    dweight, dbias = (each() for each in sums)
+    dx = x.new_empty(M, K)
+
+    def product(rows: slice) -> None:
+        if dx[rows].numel() > 0:
+            build.launch(
+                "matmul/matmul", "matmul", x.device,
+                dz[rows], weight, dx[rows], len(dx[rows]), K, N, *dz.stride(), *weight.stride(), precision == "tf32",
+                build.DTYPES[x.dtype],
+            )  # fmt: skip
+
+    dweight, dbias = all_reduce_during((dweight, dbias), add_parts, product, M, group)
     return dx, dweight, dbias

@@ -1,13 +1,14 @@
 """The gradients of a layer with the batch split over the ranks, by tensor cores: the product for dx hides the sums."""
 
+import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import all_reduce_async
+from cuda_ref._runtime.symmetric import all_reduce_during
 from cuda_ref.all_reduce._add import add_parts
 from cuda_ref.linear_sigmoid_grad.wgmma import derivative
-from cuda_ref.matmul.wgmma import matmul
+from cuda_ref.matmul import wgmma
 
 REQUIRES = "sm_90"
 
@@ -27,7 +28,11 @@ def data_parallel_grad(
     NotImplementedError also for more than 16 ranks.
     """
     dz, dbias = derivative(x, weight, bias, dy, precision)
-    sums = [all_reduce_async(each, add_parts, group) for each in (matmul(dz.t(), x), dbias)]
-    dx = matmul(dz, weight)
-    dweight, dbias = (each() for each in sums)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    def product(rows: slice) -> None:
+        if dx.numel() > 0:
+            wgmma.run(wgmma.choose(dz[rows], weight, precision), dz[rows], weight, precision, out=dx[rows])
+
+    dweight, dbias = all_reduce_during((wgmma.matmul(dz.t(), x), dbias), add_parts, product, len(x), group)
     return dx, dweight, dbias

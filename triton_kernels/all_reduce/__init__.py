@@ -9,7 +9,17 @@ from torch import Tensor
 from triton_kernels._runtime.contract import check_all_reduce
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
-from triton_kernels.all_reduce._exchange import BLOCK, BLOCKS, WORDS, aligned, data_of, meet, memory_of, parts_of
+from triton_kernels.all_reduce._exchange import (
+    BLOCK,
+    BLOCKS,
+    WORDS,
+    aligned,
+    data_of,
+    half_of,
+    meet,
+    memory_of,
+    parts_of,
+)
 
 DETERMINISTIC = True
 
@@ -24,16 +34,16 @@ def one_shot_kernel(
     Calls use the halves of the memory in turns. Whoever waits in a call has left the one before: nobody still reads
     that half.
     """
-    turn_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
-    turn = tl.load(turn_ptr)
-    start = turn.to(tl.int64) * half
+    calls_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
+    calls = tl.load(calls_ptr)
+    start = half_of(calls, half)
     begin = tl.program_id(0).to(tl.int64) * per_program
     end = tl.minimum(begin + per_program, N)
     own = data_of(addresses_ptr, rank, start, x_ptr.dtype.element_ty)
     for first in range(begin, end, BLOCK):
         offs = first + tl.arange(0, BLOCK)
         tl.store(own + offs, tl.load(x_ptr + offs, mask=offs < end), mask=offs < end)
-    meet(addresses_ptr, rank, RANKS)
+    meet(addresses_ptr, rank, calls, 1, RANKS)
     for first in range(begin, end, BLOCK):
         offs = first + tl.arange(0, BLOCK)
         acc = tl.zeros((BLOCK,), tl.float32)
@@ -41,7 +51,7 @@ def one_shot_kernel(
             theirs = data_of(addresses_ptr, peer, start, x_ptr.dtype.element_ty)
             acc += tl.load(theirs + offs, mask=offs < end, other=0.0).to(tl.float32)
         tl.store(out_ptr + offs, acc, mask=offs < end)
-    tl.store(turn_ptr, 1 - turn)
+    tl.store(calls_ptr, calls + 1)
 
 
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:

@@ -16,6 +16,7 @@ BLOCKS = 2 if INTERPRET else MAX_BLOCKS
 BLOCK = 2**15 if INTERPRET else 16384  # elements that a program moves at a time
 FLAGS = tl.constexpr(MAX_RANKS)
 WORDS = tl.constexpr(MAX_BLOCKS * MAX_RANKS)
+MEETINGS = tl.constexpr(4)  # of a call, at most
 DATA = tl.constexpr(HEADER)
 
 
@@ -33,18 +34,29 @@ def data_of(addresses_ptr, rank, start, dtype: tl.constexpr):
 
 
 @triton.jit
-def meet(addresses_ptr, rank, RANKS: tl.constexpr):
-    """Wait for this program of every rank: what they wrote before is then visible. Leaves the flags 0."""
-    tl.debug_barrier()  # the flags are set after the writes of all threads
+def half_of(calls, half):
+    """The first byte of the half of the data that a call uses, by the number of calls before it."""
+    return (calls & 1).to(tl.int64) * half
+
+
+@triton.jit
+def meet(addresses_ptr, rank, calls, index, RANKS: tl.constexpr):
+    """Wait for this program of every rank: what they wrote before is then visible. index: from 1 on in each call.
+
+    A flag has the number of the last meeting to which a rank has come, which grows from call to call.
+    """
+    number = calls * MEETINGS + index
+    peers = tl.arange(0, FLAGS)
+    present = peers < RANKS
     flags = tl.program_id(0) * FLAGS
-    for peer in tl.static_range(RANKS):
-        theirs = memory_of(addresses_ptr, peer) + flags + rank
-        while tl.atomic_cas(theirs, 0, 1, sem="release", scope="sys") != 0:
-            pass
-    own = memory_of(addresses_ptr, rank) + flags
-    for peer in tl.static_range(RANKS):
-        while tl.atomic_cas(own + peer, 1, 0, sem="acquire", scope="sys") != 1:
-            pass
+    theirs = tl.load(addresses_ptr + peers, mask=present, other=0).to(tl.pointer_type(tl.int32)) + flags + rank
+    tl.debug_barrier()  # the flags are set after the writes of all threads
+    tl.atomic_xchg(theirs, number, mask=present, sem="release", scope="sys")
+    own = memory_of(addresses_ptr, rank) + flags + peers
+    behind = 1
+    while behind > 0:
+        numbers = tl.atomic_add(own, 0, mask=present, sem="acquire", scope="sys")
+        behind = tl.max(tl.where(present, number - numbers, 0))  # a peer may have come to the next meeting
     tl.debug_barrier()
 
 

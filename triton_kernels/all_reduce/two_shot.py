@@ -1,6 +1,6 @@
-"""The sum over all ranks in two steps, in Triton: every rank adds one share, then reads the shares of all others.
+"""The sum over all ranks in two steps, in Triton: every rank adds one share, then sends its sums to all others.
 
-A rank reads 2 (ranks - 1) / ranks N elements of the others, where the plain line reads (ranks - 1) N.
+A rank stores 2 (ranks - 1) / ranks N elements to the others, where in the plain line it reads (ranks - 1) N.
 """
 
 import torch.distributed as dist
@@ -12,7 +12,17 @@ from torch import Tensor
 from triton_kernels._runtime.contract import check_all_reduce
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
-from triton_kernels.all_reduce._exchange import BLOCK, BLOCKS, WORDS, aligned, data_of, meet, memory_of, parts_of
+from triton_kernels.all_reduce._exchange import (
+    BLOCK,
+    BLOCKS,
+    WORDS,
+    aligned,
+    data_of,
+    half_of,
+    meet,
+    memory_of,
+    parts_of,
+)
 
 DETERMINISTIC = True
 
@@ -21,40 +31,46 @@ DETERMINISTIC = True
 def two_shot_kernel(
     x_ptr, out_ptr, addresses_ptr, N, rank, per_program, half, buffer_bytes, RANKS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """One program copies its part of x to its rank's memory, and adds this rank's share of that part over all ranks,
-    as soon as the same program of every rank has copied. Once all have added, it reads the shares of all ranks.
+    """One program sends each rank the share of its part that this rank adds. Once the same program of every rank has
+    sent, it adds its own share and sends the sums to all ranks. Once all have sent, it copies the sums of its part.
 
-    Calls use the halves of the memory in turns; each has a buffer of copies, and one of sums.
+    Every rank begins with itself and the rank after it, so that no rank receives from all others at once.
+    Calls use the halves of the memory in turns; each has a buffer of shares, and one of sums.
     """
-    turn_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
-    turn = tl.load(turn_ptr)
-    copies = turn.to(tl.int64) * half
-    sums = copies + buffer_bytes
-    begin = tl.program_id(0).to(tl.int64) * per_program
-    end = tl.minimum(begin + per_program, N)
-    share = per_program // RANKS
-    own = data_of(addresses_ptr, rank, copies, x_ptr.dtype.element_ty)
-    for first in range(begin, end, BLOCK):
+    calls_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
+    calls = tl.load(calls_ptr)
+    shares = half_of(calls, half)
+    sums = shares + buffer_bytes
+    pid, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    begin = pid * per_program
+    share = tl.multiple_of(per_program // RANKS, 16)
+    for step in tl.static_range(RANKS):
+        to = (rank + step) % RANKS
+        theirs = data_of(addresses_ptr, to, shares, x_ptr.dtype.element_ty) + (rank * programs + pid) * share
+        given = begin + to * share
+        for first in range(0, share, BLOCK):
+            offs = first + tl.arange(0, BLOCK)
+            mask = (offs < share) & (given + offs < N)
+            tl.store(theirs + offs, tl.load(x_ptr + given + offs, mask=mask), mask=mask)
+    meet(addresses_ptr, rank, calls, 1, RANKS)
+    mine = begin + rank * share
+    for first in range(0, share, BLOCK):
         offs = first + tl.arange(0, BLOCK)
-        tl.store(own + offs, tl.load(x_ptr + offs, mask=offs < end), mask=offs < end)
-    meet(addresses_ptr, rank, RANKS)
-    mine = data_of(addresses_ptr, rank, sums, out_ptr.dtype.element_ty)
-    last = tl.minimum(begin + (rank + 1) * share, end)
-    for first in range(begin + rank * share, last, BLOCK):
-        offs = first + tl.arange(0, BLOCK)
+        mask = (offs < share) & (mine + offs < N)
         acc = tl.zeros((BLOCK,), tl.float32)
         for peer in tl.static_range(RANKS):
-            theirs = data_of(addresses_ptr, peer, copies, x_ptr.dtype.element_ty)
-            acc += tl.load(theirs + offs, mask=offs < last, other=0.0).to(tl.float32)
-        tl.store(mine + offs, acc.to(out_ptr.dtype.element_ty), mask=offs < last)
-    meet(addresses_ptr, rank, RANKS)
-    for peer in tl.static_range(RANKS):
-        theirs = data_of(addresses_ptr, peer, sums, out_ptr.dtype.element_ty)
-        last = tl.minimum(begin + (peer + 1) * share, end)
-        for first in range(begin + peer * share, last, BLOCK):
-            offs = first + tl.arange(0, BLOCK)
-            tl.store(out_ptr + offs, tl.load(theirs + offs, mask=offs < last), mask=offs < last)
-    tl.store(turn_ptr, 1 - turn)
+            sent = data_of(addresses_ptr, rank, shares, x_ptr.dtype.element_ty) + (peer * programs + pid) * share
+            acc += tl.load(sent + offs, mask=mask, other=0.0).to(tl.float32)
+        for step in tl.static_range(RANKS):
+            theirs = data_of(addresses_ptr, (rank + step) % RANKS, sums, out_ptr.dtype.element_ty)
+            tl.store(theirs + mine + offs, acc.to(out_ptr.dtype.element_ty), mask=mask)
+    meet(addresses_ptr, rank, calls, 2, RANKS)
+    found = data_of(addresses_ptr, rank, sums, out_ptr.dtype.element_ty)
+    for first in range(0, per_program, BLOCK):
+        offs = first + tl.arange(0, BLOCK)
+        mask = (offs < per_program) & (begin + offs < N)
+        tl.store(out_ptr + begin + offs, tl.load(found + begin + offs, mask=mask), mask=mask)
+    tl.store(calls_ptr, calls + 1)
 
 
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
