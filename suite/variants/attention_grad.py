@@ -11,10 +11,10 @@ import torch
 
 from suite import ops
 from suite.core.integers import cdiv
+from suite.numerics.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
 from suite.numerics.bounds import rounding_variance
 from suite.numerics.masks import hidden
 from suite.ops.attention import window_of
-from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
