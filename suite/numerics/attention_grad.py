@@ -142,9 +142,7 @@ def pairs(
     return found
 
 
-def probabilities(
-    scores: torch.Tensor, hidden: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def probabilities(scores: torch.Tensor, hidden: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the softmax of scores, and for each row the largest score and the logarithm of the sum of exponentials.
 
     Hidden scores become -inf. All three are 0 for a row that sees no key.

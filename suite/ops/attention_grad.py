@@ -131,9 +131,14 @@ class AttentionGrad(Attention):
         return (q, k, v, q)
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Draw q, k, v and do; for float8 also their float32 scales."""
-        inputs = super().make_inputs(case, seed, device)
-        return (*inputs, *scales(1, -6, seed + 2, device)) if case.dtype == FLOAT8 else inputs
+        """Draw q, k, v and do; for float8 also their float32 scales, no two of which are near each other."""
+        operands = super().make_inputs(case, seed, device)[:4]
+        if case.dtype != FLOAT8:
+            return operands
+        larger = 4 if "large_logits" in case.inputs else 0
+        powers = (-4 + larger, -8 + larger, -6, -10)
+        drawn = (scales(1, power, seed + place, device) for place, power in enumerate(powers))
+        return *operands, *(scale for (scale,) in drawn)
 
     def second_case(self, case: Case) -> Case:
         return case
