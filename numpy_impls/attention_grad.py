@@ -59,15 +59,15 @@ def attention_grad(
     result = ml_dtypes.bfloat16 if q.dtype == ml_dtypes.float8_e4m3fn else q.dtype
     if S_k == 0:
         return dq.astype(result), dk.astype(result), dv.astype(result)
-    factors = [wide.type(1.0) if each is None else each for each in scales]
+    scale_q, scale_k, scale_v, scale_do = (wide.type(1.0) if each is None else each for each in scales)
     scale = wide.type(1.0 / math.sqrt(max(D, 1)) if sm_scale is None else sm_scale)
     for b, h in np.ndindex(B, H):
         h_kv = h // (H // H_kv)
-        keys, values = (x[b, h_kv].astype(wide) * factor for x, factor in ((k, factors[1]), (v, factors[2])))
+        keys, values = k[b, h_kv].astype(wide) * scale_k, v[b, h_kv].astype(wide) * scale_v
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
             near, seen = visible(rows, S_k, S_k - S_q, causal, window)
-            queries, given = (x[b, h, rows].astype(wide) * factor for x, factor in ((q, factors[0]), (do, factors[3])))
+            queries, given = q[b, h, rows].astype(wide) * scale_q, do[b, h, rows].astype(wide) * scale_do
             s = (queries @ keys[near].T) * scale  # [BLOCK_M, keys]
             s[~seen] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))

@@ -39,7 +39,7 @@ CLAMPED = "a slice of torch ends at the last row, and the only expert has them a
 INTEGERS = "an integer is never NaN"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
-    ("matmul|attention", r".*(float8|scale_[abqkv]|'fast')", FLOAT8),
+    ("matmul|attention(_grad)?", r".*(float8|scale_([abqkv]|do)|'fast')", FLOAT8),
     ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
     ("layer_norm", r"operand 1: axis 0: wrong if its size is 1$", OF_ONE),
     ("linear_sigmoid(_grad)?", r"operand 2: (through float16|infinities made finite)", SATURATES),
@@ -60,7 +60,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("paged_attention", r"paged_attention: if out.size == 0", COPIES),
     ("paged_attention", r"paged_attention: 0 -> 1$", ONE_NUMBER),
     ("paged_attention", r"_tokens: 1 -> 2 \(2\)", "NumPy takes any negative size for -1"),
-    ("attention", r"attention: q.float\(\) ->", FLOAT8),
+    ("attention(_grad)?", r"attention(_grad)?: [qk].float\(\) ->", FLOAT8),
     ("attention", r"attention: (if q.numel\(\)|1 -> 2 \(3\))", COPIES),
     ("attention", r"attention: 0 -> 1$", ONE_NUMBER),
     ("attention", r"attention: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
