@@ -92,6 +92,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *[
             "attention_grad bfloat16 64 first",
             "attention_grad float32 128 causal first",
+            "attention_grad float8_e4m3fn 64 causal first",
             "attention_grad_peeled bfloat16 64",
         ],
     ],

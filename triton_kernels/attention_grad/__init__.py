@@ -8,6 +8,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.codes import check_float8
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention_grad, check_window
@@ -249,7 +250,7 @@ def attention_grad(
     reach the gradients of rows of the same tile.
     Tail: loads beyond the last row give 0, and pairs beyond it have the weight 0.
     Errors: ValueError for other shapes, dtypes, scales or devices; NotImplementedError for other D, a negative
-    sm_scale, or S_q or S_k above 2^30.
+    sm_scale, S_q or S_k above 2^30, or float8 before compute capability 8.9.
     Source: FlashAttention-2 (Dao, 2023), without atomics as in Triton's fused attention tutorial.
     """
     scales = scale_q, scale_k, scale_v, scale_do
@@ -257,9 +258,12 @@ def attention_grad(
     near = check_window("attention_grad", window, causal, k.shape[2])
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     check_head(D, HEAD_DIMS, sm_scale)
+    dtype = q.dtype
+    if dtype == torch.float8_e4m3fn:
+        check_float8("attention_grad", q)
+        dtype = torch.bfloat16
     if max(S_q, S_k) > LONGEST:
         raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {S_q}, {S_k}")
-    dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
     if q.numel() == 0 or k.numel() == 0:
         dq, dk, dv = (torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v))
         return dq, dk, dv
