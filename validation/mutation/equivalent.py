@@ -63,7 +63,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("attention(_grad)?", r"attention(_grad)?: [qk].float\(\) ->", FLOAT8),
     ("attention", r"attention: (if q.numel\(\)|1 -> 2 \(3\))", COPIES),
     ("attention", r"attention: 0 -> 1$", ONE_NUMBER),
-    ("attention", r"attention: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
+    ("attention(_grad)?", r"attention(_grad)?: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
     ("rope", r"operand [01]: axis 3: (odd last|wrong if its size is (1|odd)$)", EVEN),
     ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
     ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
@@ -105,9 +105,20 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
 """Patterns of the operation and of the mutant's name, with the reason."""
 
 
-def reason_of(mutant: Mutant) -> str:
-    """Return why a mutant may survive; empty if that is not known."""
-    for operation, name, reason in EQUIVALENT:
+IN_FLOAT8: tuple[tuple[str, str, str], ...] = (
+    (".*", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
+    (".*", r"operand [0-3]: rounded to bfloat16$", EXACT_CODES),
+    (".*", r"result [012]: rounded to bfloat16$", "the result is bfloat16"),
+)
+"""The same where all cases are of float8."""
+
+
+def reason_of(mutant: Mutant, dtype: str = "") -> str:
+    """Return why a mutant may survive; empty if that is not known. dtype: that of all cases; empty if it is not one."""
+    known = EQUIVALENT
+    if dtype == "float8_e4m3fn":
+        known = (*(each for each in EQUIVALENT if each[2] != FLOAT8), *IN_FLOAT8)
+    for operation, name, reason in known:
         if re.fullmatch(operation, mutant.operation) and re.match(name, mutant.name, re.DOTALL):
             return reason
     return ""
