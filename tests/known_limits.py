@@ -58,6 +58,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "attention", "torch/flash", "subnormal"): (AMX, DOT_PRODUCTS),
     ("cpu", "attention", "triton/auto", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "attention", "triton/float8", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "attention_grad", "triton", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "attention_grad", "triton/float8", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cpu", "attention", "jax", "nan"): (EVERY, LEAKS),
     ("cpu", "attention", "torch", "infinity"): (ALL, ADDS_THE_MASK),

@@ -2,6 +2,7 @@
 
     python -m validation.mutants --op all
     python -m validation.mutants --op softmax --op sum --sample 30
+    python -m validation.mutants --op attention_grad --dtype float8_e4m3fn
     python -m validation.mutants --op all --device cuda
 
 Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
@@ -39,6 +40,7 @@ from suite.checking.problem import Problem, Problems  # noqa: E402
 from suite.checking.telling_cases import probe  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
 from suite.implementations.implementation import Implementation  # noqa: E402
+from suite.numerics.formats import DTYPES, DTYPES_BEYOND  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from validation.mutation import Mutant, source, wrapped  # noqa: E402
 from validation.mutation.equivalent import reason_of  # noqa: E402
@@ -69,6 +71,8 @@ class Judge:
 
     operation: str
     device: torch.device = CPU
+    dtype: str = ""
+    """The only dtype of the cases; empty for those of the default cases."""
     defaults: dict[Case, Problem] = field(default_factory=dict)
     telling: dict[tuple[str, str], Mapping[str, Problem]] = field(default_factory=dict)
 
@@ -76,7 +80,8 @@ class Judge:
         """Return what is wrong with a mutant; empty if nothing is. Raises `NotAKernelError`."""
         op, adapter = ops.get(self.operation), _line(mutant).adapter
         function = mutant.make()
-        cases = op.default_cases("cpu")
+        cases = op.plain_cases("cpu", [self.dtype]) if self.dtype in op.dtypes_beyond else op.default_cases("cpu")
+        cases = [case for case in cases if self.dtype in ("", case.dtype)]
         for case in cases:
             problem = self.defaults.get(case) or self.defaults.setdefault(case, Problem(case, 0, self.device))
             try:
@@ -135,7 +140,9 @@ class Score:
         return self.caught / told if told else 1.0
 
 
-def complaints(operation: str, mutants: Sequence[Mutant], device: torch.device) -> Iterator[tuple[Mutant, str]]:
+def complaints(
+    operation: str, mutants: Sequence[Mutant], device: torch.device, dtype: str
+) -> Iterator[tuple[Mutant, str]]:
     """Yield the mutants that are kernels, each with what is wrong with it.
 
     Another process judges them, and a new one the rest if a mutant ends it.
@@ -143,7 +150,7 @@ def complaints(operation: str, mutants: Sequence[Mutant], device: torch.device) 
     fork, left = multiprocessing.get_context("fork"), list(mutants)
     while left:
         receiving, sending = fork.Pipe(duplex=False)
-        child = fork.Process(target=_send_complaints, args=(operation, left, device, sending), daemon=True)
+        child = fork.Process(target=_send_complaints, args=(operation, left, device, dtype, sending), daemon=True)
         child.start()
         sending.close()
         with suppress(EOFError):
@@ -157,10 +164,12 @@ def complaints(operation: str, mutants: Sequence[Mutant], device: torch.device) 
             yield left.pop(0), f"ends the process with status {child.exitcode}"
 
 
-def _send_complaints(operation: str, mutants: Sequence[Mutant], device: torch.device, sending: Connection) -> None:
+def _send_complaints(
+    operation: str, mutants: Sequence[Mutant], device: torch.device, dtype: str, sending: Connection
+) -> None:
     """Send what is wrong with each mutant, None for one that is no kernel."""
     torch.set_num_threads(1)  # the problems are small, and threads do not survive a fork
-    judge = Judge(operation, device)
+    judge = Judge(operation, device, dtype)
     for mutant in mutants:
         try:
             said = judge.complaint(mutant)
@@ -176,14 +185,15 @@ def score(
     mutants: Sequence[Mutant],
     report: Callable[[Mutant, str], None] = lambda mutant, said: None,
     device: torch.device = CPU,
+    dtype: str = "",
 ) -> Score:
-    """Judge mutants of one operation. report: is called with each mutant and its fault."""
+    """Judge mutants of one operation. report: is called with each mutant and its fault. dtype: see `Judge`."""
     found = Score()
-    for mutant, said in complaints(operation, mutants, device):
+    for mutant, said in complaints(operation, mutants, device, dtype):
         report(mutant, said)
         if said:
             found.caught += 1
-        elif reason := reason_of(mutant):
+        elif reason := reason_of(mutant, dtype):
             found.equivalent.append((mutant, reason))
         else:
             found.survivors.append(mutant)
@@ -195,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--op", action="append", choices=(*ops.alone(), "all"), required=True, help="may be repeated")
     parser.add_argument("--sample", type=int, default=0, help="judge so many mutants of each operation; default: all")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where mutants run (cpu)")
+    parser.add_argument("--dtype", default="", choices=(*DTYPES, *DTYPES_BEYOND), help="cases of this dtype alone")
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -211,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             mutants = [each for each in mutants if each.line == "torch"]
         if options.sample:
             mutants = random.Random(0).sample(mutants, min(options.sample, len(mutants)))
-        found = score(name, mutants, report, torch.device(options.device))
+        found = score(name, mutants, report, torch.device(options.device), options.dtype)
         passed &= found.share >= MIN_SCORE
         print(
             f"{name}: {found.caught} caught, {len(found.survivors)} survived, {len(found.equivalent)} equivalent, "

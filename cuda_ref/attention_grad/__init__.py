@@ -11,11 +11,13 @@ from cuda_ref._runtime.contract import check_attention_grad, check_window
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float8_e4m3fn",)
 OPTIONS_BEYOND = ("window",)
 ROWS = 32  # queries or keys per block, as in attention_grad.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
+Scale = Float[Tensor, ""]
 
 
 @kept
@@ -24,6 +26,10 @@ def attention_grad(
     k: Keys,
     v: Keys,
     do: Queries,
+    scale_q: Scale | None = None,
+    scale_k: Scale | None = None,
+    scale_v: Scale | None = None,
+    scale_do: Scale | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -37,13 +43,14 @@ def attention_grad(
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
     With `window` a query sees only that many keys up to its own.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
-    the end. Memory: two float32 numbers for each query.
+    the end. float8_e4m3fn: q, k, v and do have a float32 scale of shape () each, and the gradients of the scaled
+    operands are bfloat16. Memory: two float32 numbers for each query.
     Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
-    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
-    above 128 and for more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and scales, and for tensors on different devices; NotImplementedError
+    for D above 128 and for more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
     Source: see attention_grad.cu.
     """
-    B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
+    B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do, (scale_q, scale_k, scale_v, scale_do))
     near = check_window("attention_grad", window, causal, S_k)
     if D > 128:
         raise NotImplementedError(f"attention_grad: D must be at most 128; got D={D}")
@@ -52,16 +59,23 @@ def attention_grad(
             f"attention_grad: S_q, S_k and the number of blocks must be at most 2^30; got q {tuple(q.shape)} and "
             f"k {tuple(k.shape)}"
         )
+    float8 = q.dtype == torch.float8_e4m3fn
+    dq, dk, dv = (x.new_empty(x.shape, dtype=torch.bfloat16 if float8 else x.dtype) for x in (q, k, v))
     if q.numel() == 0 or k.numel() == 0:
-        return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
+        return dq.zero_(), dk.zero_(), dv.zero_()
     q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
-    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
-    function, limit = ("attention_grad_window", (near,)) if near else ("attention_grad", ())
+    sm_scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
+    if float8:
+        function, rest = "attention_grad_float8", (near, sm_scale, scale_q, scale_k, scale_v, scale_do)
+    elif near:
+        function, rest = "attention_grad_window", (near, sm_scale, build.DTYPES[q.dtype])
+    else:
+        function, rest = "attention_grad", (sm_scale, build.DTYPES[q.dtype])
     build.launch(
         "attention_grad/attention_grad", function, q.device,
         q, k, v, do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
-        causal, *limit, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+        causal, *rest,
     )  # fmt: skip
     return dq, dk, dv

@@ -204,15 +204,10 @@ def check_linear(
 def check_attention(
     q: Array, k: Array, v: Array, scales: tuple[Array | None, ...] = (), *, float64: bool = False
 ) -> tuple[int, int, int, int, int, int]:
-    """Checks the operands of attention.
+    """Checks q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
 
-    Args:
-        q: (B, H, S_q, D).
-        k, v: (B, H_kv, S_k, D), H a multiple of H_kv.
-        scales: of q, k and v, if the kernel takes float8: float32 of shape () for float8, else None.
-
-    Returns:
-        B, H, H_kv, S_q, S_k and D.
+    scales: of q, k and v, if the kernel takes float8: float32 of shape () for float8, else None. Returns B, H, H_kv,
+    S_q, S_k and D.
     """
     sizes = _check_heads("attention", q, k, v)
     named = dict(zip(("scale_q", "scale_k", "scale_v"), scales, strict=True)) if scales else {}
@@ -242,15 +237,17 @@ def check_ring_attention(q: Array, k: Array, v: Array) -> tuple[int, int, int, i
 
 
 def check_attention_grad(
-    q: Array, k: Array, v: Array, do: Array, *, float64: bool = False
+    q: Array, k: Array, v: Array, do: Array, scales: tuple[Array | None, ...] = (), *, float64: bool = False
 ) -> tuple[int, int, int, int, int, int]:
-    """Checks the operands of attention, and the gradient of its output, of the shape of q.
+    """Checks the operands of attention, the gradient of its output, of the shape of q, and scales as for attention.
 
     Returns B, H, H_kv, S_q, S_k and D.
     """
     sizes = _check_heads("attention_grad", q, k, v)
     check_shape("attention_grad", ("q", q.shape, ("B", "H", "S_q", "D")), "do", do, q.shape)
-    check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do}, float64=float64)
+    arrays = {"q": q, "k": k, "v": v, "do": do}
+    named = {f"scale_{name}": scale for name, scale in zip(arrays, scales, strict=bool(scales))}
+    check_arrays("attention_grad", arrays, named, float8=bool(scales), float64=float64)
     return sizes
 
 

@@ -69,7 +69,7 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="NAME",
-        help="fp32, fp16, bf16, or full names; only if named: fp64, and fp8 (float8_e4m3fn) of matmul and attention.",
+        help="fp32, fp16, bf16, or full names; only if named: fp64, and fp8 of matmul, attention and its gradient.",
     ),
 ]
 PrecisionOption = Annotated[

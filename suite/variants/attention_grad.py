@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 
-from suite import ops
-from suite.core.integers import cdiv
+from suite.numerics.attention_grad import FILLED, Pairs, Sum, sum_over_keys, sums_over_queries
 from suite.numerics.bounds import rounding_variance
-from suite.numerics.masks import hidden
-from suite.ops.attention import window_of
-from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
-from suite.problem import outputs
+from suite.numerics.float8 import FLOAT8
+from suite.ops.attention_grad import OP
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
+from suite.variants._attention_grad_results import Given, Head, Mistake, Sums, mask, operands, part_results, touched
 from suite.variants._blocks import SIZES, count_were, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded
 
@@ -27,147 +25,26 @@ MAX_SCORES = 2**20
 """Largest number of scores of a part with variants, over its heads: each variant computes its own scores."""
 
 
-@dataclass(frozen=True)
-class Head:
-    """A query head with its key head, float64. hidden: (queries, keys), None without a mask."""
-
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    do: torch.Tensor
-    hidden: torch.Tensor | None
-    scale: float
-
-    @property
-    def scores(self) -> torch.Tensor:
-        found = (self.q * self.scale) @ self.k.T
-        return found if self.hidden is None else found.masked_fill_(self.hidden, -math.inf)
-
-    @property
-    def dp(self) -> torch.Tensor:
-        found = self.do @ self.v.T
-        return found if self.hidden is None else found.masked_fill_(self.hidden, 0.0)
-
-
-Sums = tuple[Sum, Sum, Sum]
-"""Contributions of a head to dq, dk and dv."""
-Bounded = tuple[torch.Tensor, torch.Tensor]
-"""A result and its bound."""
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A change of one step of the computation.
-
-    own: the key head of each query head. counted: selects the heads of a group that contribute to dk and dv. exchanged:
-    dk and dv are returned in each other's place.
-    """
-
-    text: str
-    head: Callable[[Head], Head] = lambda head: head
-    pairs: Callable[[Head, Pairs], Pairs] = lambda head, right: right
-    sums: Callable[[Head, Pairs, Sums], Sums] = lambda head, right, sums: sums
-    own: Sequence[int] | None = None
-    counted: Callable[[Sequence[Sums]], Sequence[Sums]] = lambda sums: sums
-    exchanged: bool = False
-    results: Callable[[torch.Tensor], torch.Tensor] = lambda value: value
-
-
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
-    units = _touched(case, part[0])
+    units = touched(case, part[0])
     h, h_kv = case["H"], case["H_kv"]
     if not 0 < len(units) * (h // h_kv) * case["S_q"] * case["S_k"] <= MAX_SCORES:
         return
-    scale = ops.get("attention_grad").arguments(case).get("sm_scale", case["D"] ** -0.5)
+    scale = OP.arguments(case).get("sm_scale", case["D"] ** -0.5)
+    given = Given(inputs, case, scale, OP.factors(inputs, case))
     every = [(batch, head) for batch in sorted({batch for batch, _ in units}) for head in range(h_kv)]
-    for mistake in _mistakes(case, scale):
+    for mistake in _mistakes(given):
         needed = units if mistake.own is None else every
         if len(needed) * (h // h_kv) * case["S_q"] * case["S_k"] <= MAX_SCORES:
-            yield Variant(mistake.text, *_part_results(inputs, case, part[0], needed, mistake, scale))
+            yield Variant(mistake.text, *part_results(given, part[0], needed, mistake))
 
 
-def _touched(case: Case, part: slice) -> list[tuple[int, int]]:
-    """Return the batch entries and key heads whose results the part contains."""
-    b, h, h_kv, s_q, s_k, d = case.shape
-    found = set()
-    heads = (h, h_kv, h_kv)
-    for begin, count, size in zip(_starts(case), heads, (s_q * d, s_k * d, s_k * d), strict=True):
-        first = max(part.start - begin, 0) // size if size else 0
-        last = min(cdiv(part.stop - begin, size), b * count) if size else 0
-        found |= {(i // count, i % count * h_kv // count) for i in range(first, last)}
-    return sorted(found)
-
-
-def _starts(case: Case) -> tuple[int, ...]:
-    b, h, h_kv, s_q, s_k, d = case.shape
-    keys = (b, h_kv, s_k, d)
-    return outputs.starts(((b, h, s_q, d), keys, keys))
-
-
-def _part_results(
-    inputs: Inputs, case: Case, part: slice, units: Sequence[tuple[int, int]], mistake: Mistake, scale: float
-) -> Bounded:
-    """Return the part of the result after a mistake, with its bound."""
-    value, limit = (torch.zeros(part.stop - part.start, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
-    for unit in units:
-        for begin, result, bound in _unit_results(inputs, case, unit, mistake, scale):
-            low, high = max(begin, part.start), min(begin + result.numel(), part.stop)
-            if low < high:
-                value[low - part.start : high - part.start] = result.flatten()[low - begin : high - begin]
-                limit[low - part.start : high - part.start] = bound.flatten()[low - begin : high - begin]
-    return value, limit
-
-
-def _unit_results(
-    inputs: Inputs, case: Case, unit: tuple[int, int], mistake: Mistake, scale: float
-) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-    """Yield the results of a key head and of its query heads: where each begins, its values and their bound."""
-    b, h, h_kv, s_q, s_k, d = case.shape
-    batch, own = unit
-    count, starts = (b * (h * s_q + 2 * h_kv * s_k) * d), _starts(case)
-    heads = [each for each in range(h) if (each * h_kv // h if mistake.own is None else mistake.own[each]) == own]
-    unseen = _mask(case, inputs[0].device)
-    found = []
-    for each in heads:
-        places = (each, own, own, each)
-        q, k, v, do = (x[batch, place].double() for x, place in zip(inputs, places, strict=True))
-        head = mistake.head(Head(q, k, v, do, unseen, scale))
-        p_ds = mistake.pairs(head, pairs(*_operands(head), head.hidden, head.scale, case.dtype))
-        sums = (sum_over_keys(p_ds, head.k, scale), *sums_over_queries(p_ds, head.q, head.do, scale))
-        found.append(mistake.sums(head, p_ds, sums))
-    for each, (dq, *_) in zip(heads, found, strict=True):
-        yield starts[0] + (batch * h + each) * s_q * d, mistake.results(dq.value), dq.limit(s_k, count, case.dtype)
-    key_results = [_added([sums[i] for sums in mistake.counted(found)], case, count) for i in (1, 2)]
-    for begin, (value, bound) in zip(
-        starts[1:], reversed(key_results) if mistake.exchanged else key_results, strict=True
-    ):
-        yield begin + (batch * h_kv + own) * s_k * d, mistake.results(value), bound
-
-
-def _added(sums: Sequence[Sum], case: Case, count: int) -> Bounded:
-    """Return a sum over the heads of a group, with its bound."""
-    names = ("value", "variance", "shift", "squares")
-    total = Sum(*(torch.stack([getattr(each, name) for each in sums]).sum(0) for name in names))
-    parts = torch.stack([each.value.square() for each in sums]).sum(0) if len(sums) > 1 else None
-    return total.value, total.limit(len(sums) * case["S_q"], count, case.dtype, parts)
-
-
-def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return head.q, head.k, head.v, head.do
-
-
-def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return the mask of keys that a query does not see. shift: the own key of query 0."""
-    if not case.option("causal"):
-        return None
-    shift = case["S_k"] - case["S_q"] if shift is None else shift
-    return hidden(range(case["S_q"]), range(case["S_k"]), shift, window_of(case), device)
-
-
-def _mistakes(case: Case, scale: float) -> Iterator[Mistake]:
+def _mistakes(given: Given) -> Iterator[Mistake]:
+    case = given.case
     yield from _groups(case)
     yield from _masks(case)
-    yield from _scales(case, scale)
+    yield from _scales(case, given.scale)
+    yield from _float8_scales(given.inputs[4:])
     yield from _deltas(case)
     yield from _features(case)
     yield from _ranges(case)
@@ -201,6 +78,17 @@ def _scales(case: Case, scale: float) -> Iterator[Mistake]:
         yield Mistake(text, head=_replaced(scale=other_scale))
 
 
+def _float8_scales(scales: Sequence[torch.Tensor]) -> Iterator[Mistake]:
+    """The scale of an operand is left out or applied twice, wherever the operand is used."""
+    for name, scale in zip(("q", "k", "v", "do"), scales, strict=bool(scales)):
+        for text, factor in (("left out", 1.0 / float(scale)), ("applied twice", float(scale))):
+            yield Mistake(f"the scale of {name} was {text}", head=_operand_times(name, factor))
+
+
+def _operand_times(name: str, factor: float) -> Callable[[Head], Head]:
+    return lambda head: replace(head, **{name: getattr(head, name) * factor})
+
+
 def _times(chosen: Sequence[int], factor: float) -> Callable[[Head, Pairs, Sums], Sums]:
     def change(_: Head, __: Pairs, sums: Sums) -> Sums:
         dq, dk, dv = (
@@ -232,7 +120,7 @@ def _masks(case: Case) -> Iterator[Mistake]:
 
 
 def _masked(case: Case, shift: int, head: Head) -> Head:
-    return replace(head, hidden=_mask(case, head.q.device, shift))
+    return replace(head, hidden=mask(case, head.q.device, shift))
 
 
 def _not_a_number(head: Head, right: Pairs) -> Pairs:
@@ -284,7 +172,9 @@ def _changed(
     centred = head.dp - (_delta(head, p) if delta is None else delta)
     ds = p * centred
     variance = right.ds_variance + right.p_variance * centred.square()
-    if dtype != "float32":
+    if dtype == FLOAT8:
+        variance = variance + rounding_variance(ds, dtype, None, FILLED / float(ds.abs().amax()))
+    elif dtype != "float32":
         variance = variance + rounding_variance(ds, dtype)
     return replace(right, p=p, ds=ds, ds_variance=variance, ds_shift=right.ds_shift + right.p_shift * centred.abs())
 
@@ -390,7 +280,7 @@ def _rounded_to(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
 
 def _rounded_operands(kind: str) -> Callable[[Head], Head]:
     def change(head: Head) -> Head:
-        q, k, v, do = (rounded(x, kind) for x in _operands(head))
+        q, k, v, do = (rounded(x, kind) for x in operands(head))
         return replace(head, q=q, k=k, v=v, do=do)
 
     return change

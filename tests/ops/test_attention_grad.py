@@ -10,10 +10,12 @@ from judging import CPU, RIGHT
 
 from suite import ops
 from suite.checking.judge import judge
+from suite.numerics.float8 import FLOAT8
 from suite.numerics.formats import DTYPES
 from suite.problem import blocks
 from suite.problem.case import Case
 from suite.problem.outputs import joined
+from validation.arithmetic_models.float8 import aligned
 from validation.arithmetic_models.rounding import rounded
 
 OP = ops.get("attention_grad")
@@ -42,8 +44,9 @@ def truth(inputs: Tensors, case: Case, what: str = "value") -> torch.Tensor:
 
 
 def ratio(outputs: Tensors, inputs: Tensors, case: Case) -> float:
-    output = joined([x.to(getattr(torch, case.dtype)) for x in outputs])
-    return judge(output, OP.truth(inputs, case), shape=OP.output_shape(case), dtype=case.dtype).error_ratio
+    dtype = OP.output_dtype(case)
+    output = joined([x.to(getattr(torch, dtype)) for x in outputs])
+    return judge(output, OP.truth(inputs, case), shape=OP.output_shape(case), dtype=dtype).error_ratio
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
@@ -100,6 +103,81 @@ def test_a_coarser_arithmetic_is_refused(dtype: str, kind: str, of_products: str
     case = OP.case((1, 1, 1, 64, keys, 64), dtype)
     inputs = OP.make_inputs(case, 1, CPU)
     assert ratio(flash(inputs, case, kind, of_products=of_products), inputs, case) > 1.0
+
+
+def to_float8(x: torch.Tensor, largest: torch.Tensor | float) -> torch.Tensor:
+    """x after its rounding to float8, with a factor that makes `largest` 256."""
+    factor = 256.0 / largest
+    return torch.from_numpy(rounded((x * factor).numpy(), FLOAT8)) / factor
+
+
+def float8(
+    inputs: Tensors, case: Case, *, depth: int = 0, own: bool = False, results: bool = False, mistake: str = ""
+) -> Tensors:
+    """The gradients of one head as kernels on float8 tensor cores compute them: o, p and ds are rounded to float8.
+
+    depth: products that a tensor core adds in one step; 0 for exact sums. own: ds has the factor that its own largest
+    number gives, otherwise the one that the longest rows of v and do give. results: these are rounded to float8 too.
+    """
+    q, k, v, do = (x[0, 0].double() for x in inputs[:4])
+    scale_q, scale_k, scale_v, scale_do = (torch.ones_like(x) if mistake == i else x for i, x in enumerate(inputs[4:]))
+    add = aligned(depth) if depth else lambda a, b: a @ b
+    product = lambda a, b: torch.from_numpy(add(a.numpy(), b.numpy()))  # noqa: E731
+    scale = case["D"] ** -0.5
+    s = product(q, k.mT) * (scale * scale_q * scale_k)
+    if case.option("causal"):
+        s = s.masked_fill(~torch.ones_like(s, dtype=torch.bool).tril(case["S_k"] - case["S_q"]), -math.inf)
+    weights = torch.exp(s - s.amax(-1, keepdim=True))
+    total = weights.sum(-1, keepdim=True)
+    o = to_float8(product(to_float8(weights, 1.0), v) / total, v.abs().amax())
+    dp, p = product(do, v.mT), weights / total
+    ds = p * (dp if mistake == "delta left out" else dp - (o * do).sum(-1, keepdim=True))
+    limit = v.norm(dim=-1).amax() * do.norm(dim=-1).amax() / 2.0
+    ds = to_float8(ds, ds.abs().amax() if own else limit)
+    p = to_float8(p, 256.0 if mistake == "p without a factor" else 1.0)
+    values = scale_v * scale_do
+    of_keys = scale_k if mistake == "dk by the scale of k" else scale_q
+    dq, dk = product(ds, k) * (scale * scale_k * values), product(ds.mT, q) * (scale * of_keys * values)
+    found = dq, dk, product(p.mT, do) * scale_do
+    return tuple(to_float8(x, x.abs().amax()) for x in found) if results else found
+
+
+ONE_HEAD = pytest.mark.parametrize(
+    ("shape", "causal"),
+    [((16, 16, 64), False), ((130, 130, 128), True), ((64, 512, 64), False), ((512, 64, 64), False)],
+)
+
+
+@ONE_HEAD
+def test_the_roundings_of_float8_kernels_agree(shape: tuple[int, int, int], causal: bool) -> None:
+    case = OP.case((1, 1, 1, *shape), FLOAT8, causal=causal)
+    inputs = OP.make_inputs(case, 1, CPU)
+    for kernel in ({"depth": 16}, {"depth": 32, "own": True}, {"results": True}, {"own": True, "results": True}):
+        assert ratio(float8(inputs, case, **kernel), inputs, case) < 0.3, kernel
+
+
+@ONE_HEAD
+@pytest.mark.parametrize("mistake", [0, 1, 2, 3, "delta left out", "dk by the scale of k"])
+def test_wrong_float8_kernels_are_refused(mistake: str | int, shape: tuple[int, int, int], causal: bool) -> None:
+    """The numbers are places of scales that are forgotten."""
+    case = OP.case((1, 1, 1, *shape), FLOAT8, causal=causal)
+    inputs = OP.make_inputs(case, 1, CPU)
+    assert ratio(float8(inputs, case, mistake=mistake), inputs, case) > 1.5
+
+
+def test_float8_weights_of_many_keys_need_a_factor() -> None:
+    case = OP.case((1, 1, 1, 64, 512, 64), FLOAT8)
+    inputs = OP.make_inputs(case, 1, CPU)
+    assert ratio(float8(inputs, case, mistake="p without a factor"), inputs, case) > 1.5
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_scales_of_float8_are_those_of_its_operands(causal: bool) -> None:
+    case = OP.case((2, 4, 2, 9, 14, 64), FLOAT8, causal=causal)
+    inputs = OP.make_inputs(case, 0, CPU)
+    assert [(x.dtype, tuple(x.shape)) for x in inputs[4:]] == 4 * [(torch.float32, ())]
+    scaled = tuple(x.double() * scale.double() for x, scale in zip(inputs[:4], inputs[4:], strict=True))
+    torch.testing.assert_close(truth(inputs, case), joined(by_autograd(scaled, case)), rtol=1e-10, atol=1e-12)
 
 
 def test_queries_and_keys_without_each_other_have_no_gradient() -> None:

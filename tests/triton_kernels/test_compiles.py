@@ -92,6 +92,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *[
             "attention_grad bfloat16 64 first",
             "attention_grad float32 128 causal first",
+            "attention_grad float8_e4m3fn 64 causal first",
+            "attention_grad_float8 float8_e4m3fn 128",
             "attention_grad_peeled bfloat16 64",
         ],
     ],
@@ -214,6 +216,8 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
             continue
         assert count(record, r"LDGSTS.*128|UTMALDG") > 0, record  # asynchronous copies of 16 bytes, or TMA
         multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
+        if launch.startswith("attention_grad float8"):  # widened to bfloat16
+            multiplier = "HGMMA"
         if launch.endswith("16x14336x4096"):  # the plan may take a tile of 64 rows
             multiplier = "HG?MMA"
         if arch == 80 or launch.endswith("decode") or launch.startswith("paged"):  # no wgmma: sm_80, or few rows

@@ -35,6 +35,17 @@ MISTAKES = {
     ),
 }
 
+OF_FLOAT8 = {
+    "float8_scale_of_q_forgotten": "queries are not scaled",
+    "float8_scale_of_do_forgotten": "the gradient of the output is not scaled",
+    "float8_dq_by_the_scale_of_q": "dq has the factor scale_q, not scale_k",
+    "float8_delta_left_out": "ds = p dp, without the row's sum",
+    "float8_weights_without_a_factor": "p is rounded to float8 as it is, where most of its numbers are below 2^-6",
+}
+MISTAKES |= {
+    name: Wrong(about, "value", (1, 4, 2, 40, 300, 64), "float8_e4m3fn", "fast") for name, about in OF_FLOAT8.items()
+}
+
 
 def make(mistake: str):
     def attention_grad(
@@ -42,13 +53,18 @@ def make(mistake: str):
         k: Tensor,
         v: Tensor,
         do: Tensor,
-        *,
+        *scales: Tensor,
         causal: bool = False,
         sm_scale: float | None = None,
         window: int | None = None,
     ) -> tuple[Tensor, ...]:
         (B, H, S_q, D), (H_kv, S_k), dtype = q.shape, k.shape[1:3], q.dtype
         q, k, v, do = (x.float() for x in (q, k, v, do))
+        if scales:
+            dtype, (scale_q, scale_k, scale_v, scale_do) = torch.bfloat16, scales
+            q = q if mistake == "float8_scale_of_q_forgotten" else q * scale_q
+            do = do if mistake == "float8_scale_of_do_forgotten" else do * scale_do
+            k, v = k * scale_k, v * scale_v
         k, v = (x.repeat_interleave(H // H_kv, dim=1) for x in (k, v))
         scale = D**-0.5 if sm_scale is None or mistake == "scale_ignored" else sm_scale
         shift = {"mask_off_by_one": S_k - S_q + 1, "causal_from_the_first_key": 0}.get(mistake, S_k - S_q)
@@ -69,7 +85,9 @@ def make(mistake: str):
         delta = (p * dp).sum(-1, keepdim=True)
         if mistake == "delta_of_rounded_output":
             delta = (do * (p @ v).bfloat16().float()).sum(-1, keepdim=True)
-        ds = p * dp if mistake == "delta_left_out" else p * (dp - delta)
+        ds = p * dp if mistake in ("delta_left_out", "float8_delta_left_out") else p * (dp - delta)
+        if mistake == "float8_weights_without_a_factor":
+            p = p.to(torch.float8_e4m3fn).float()
         rows = slice(0, S_q // 32 * 32) if mistake == "last_query_block_dropped" else slice(0, S_q)
         dq = ds @ k
         if mistake == "first_step_added_twice":
@@ -79,6 +97,8 @@ def make(mistake: str):
             dk, dv = (x.view(B, H_kv, H // H_kv, S_k, D) for x in (dk, dv))
             dk, dv = ((x[:, :, -1] if mistake == "one_head_of_the_group" else x.sum(2)) for x in (dk, dv))
         dq = dq if mistake == "gradients_of_q_not_scaled" else dq * scale
+        if mistake == "float8_dq_by_the_scale_of_q":
+            dq = dq / scale_k * scale_q
         dk = dk if mistake == "gradients_of_k_not_scaled" else dk * scale
         dq, dk, dv = (x.to(dtype) for x in (dq, dk, dv))
         if mistake == "no_gradient_of_v":

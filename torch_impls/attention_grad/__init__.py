@@ -12,7 +12,7 @@ from torch_impls._runtime.contract import check_attention_grad, check_window
 from torch_impls.attention._sdpa import aligned, gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
-DTYPES_BEYOND = ("float64",)
+DTYPES_BEYOND = ("float8_e4m3fn", "float64")
 OPTIONS_BEYOND = ("window",)
 
 FUSED = [
@@ -25,6 +25,7 @@ FUSED = [
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
+Scale = Float[Tensor, ""]
 
 
 def attention_grad(
@@ -32,6 +33,10 @@ def attention_grad(
     k: Keys,
     v: Keys,
     do: Queries,
+    scale_q: Scale | None = None,
+    scale_k: Scale | None = None,
+    scale_v: Scale | None = None,
+    scale_do: Scale | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -49,9 +54,17 @@ def attention_grad(
     gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
     copied first, because the fused kernels do not check this.
 
+    float8_e4m3fn: q, k, v and do are each multiplied by a scale, and the gradients of the scaled operands are bfloat16.
+    PyTorch has no float8 kernel: the operands are widened to bfloat16, in which scaled q and k are rounded.
+
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention_grad(q, k, v, do, float64=True)
+    check_attention_grad(q, k, v, do, (scale_q, scale_k, scale_v, scale_do), float64=True)
+    if scale_q is not None and scale_k is not None and scale_v is not None and scale_do is not None:
+        q, k = (q.float() * scale_q).bfloat16(), (k.float() * scale_k).bfloat16()
+        v, do = v.bfloat16(), do.bfloat16()
+        dq, dk, dv = attention_grad(q, k, v, do, causal=causal, sm_scale=sm_scale, window=window)
+        return dq * (scale_v * scale_do), dk * (scale_v * scale_do), dv * scale_do
     near = check_window("attention_grad", window, causal, k.shape[2])
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.codes import check_float8
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention_grad, check_window
@@ -16,18 +17,32 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E, LONGEST, LOWEST, is_seen
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float8_e4m3fn",)
 OPTIONS_BEYOND = ("window",)
 HEAD_DIMS = (16, 32, 64, 128)
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
+Scale = Float[Tensor, ""]
 
 
 @triton.jit
 def load_rows(x_ptr, rows, count, stride_row, stride_d, D: tl.constexpr):
-    """Rows of a matrix with `count` rows, [rows, D]; zeros beyond the last."""
+    """Rows of a matrix with `count` rows, [rows, D]; zeros beyond the last. Float8 numbers are exact in bfloat16."""
     offs = rows[:, None].to(tl.int64) * stride_row + tl.arange(0, D)[None, :].to(tl.int64) * stride_d
-    return dot_operand(tl.load(x_ptr + offs, mask=rows[:, None] < count, other=0.0))
+    x = tl.load(x_ptr + offs, mask=rows[:, None] < count, other=0.0)
+    if x.dtype == tl.float8e4nv:
+        x = x.to(tl.bfloat16)
+    return dot_operand(x)
+
+
+@triton.jit
+def times(factor, first_ptr, second_ptr):
+    """factor times two scales in memory, or itself without scales."""
+    if first_ptr is None:
+        return factor
+    else:
+        return factor * tl.load(first_ptr) * tl.load(second_ptr)
 
 
 @triton.jit
@@ -51,7 +66,7 @@ def first_key(start_m, S_q, S_k, WINDOW: tl.constexpr, BLOCK_N: tl.constexpr):
 
 @triton.jit
 def statistics_kernel(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, H, G, S_q, S_k, qk_scale,
+    q_ptr, k_ptr, v_ptr, do_ptr, scale_q_ptr, scale_k_ptr, lse_ptr, delta_ptr, H, G, S_q, S_k, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -59,8 +74,9 @@ def statistics_kernel(
     """The forward pass: one program computes two numbers for each of BLOCK_M queries of one head.
 
     lse: base-2 logarithm of the sum of exp2(scores); infinity for a query that sees no key, so that its p are 0.
-    delta: sum over D of do * o. The output o itself is not stored.
+    delta: sum over D of do * o, without the scales of do and v. The output o itself is not stored.
     """
+    qk_scale = times(qk_scale, scale_q_ptr, scale_k_ptr)
     tiles = tl.cdiv(S_q, BLOCK_M)
     start_m = tl.program_id(0) % tiles * BLOCK_M
     head = (tl.program_id(0) // tiles).to(tl.int64)
@@ -95,7 +111,8 @@ def statistics_kernel(
 
 @triton.jit
 def dk_dv_kernel(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, H_kv, G, S_q, S_k, qk_scale, sm_scale,
+    q_ptr, k_ptr, v_ptr, do_ptr, scale_q_ptr, scale_k_ptr, scale_v_ptr, scale_do_ptr, lse_ptr, delta_ptr,
+    dk_ptr, dv_ptr, H_kv, G, S_q, S_k, qk_scale, sm_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -104,6 +121,7 @@ def dk_dv_kernel(
 
     p^T and ds^T have one key per row, so that they are the left operands of the products with do and q.
     """
+    qk_scale = times(qk_scale, scale_q_ptr, scale_k_ptr)
     tiles = tl.cdiv(S_k, BLOCK_N)
     start_n = tl.program_id(0) % tiles * BLOCK_N
     head = (tl.program_id(0) // tiles).to(tl.int64)
@@ -133,18 +151,23 @@ def dk_dv_kernel(
             ds = p * (dot(v, do.T) - delta[None, :])
             dk = dot(ds, q, dk)
     at = (head * S_k + keys[:, None]) * D + tl.arange(0, D)[None, :]
+    if scale_q_ptr is not None:
+        dk *= tl.load(scale_q_ptr) * tl.load(scale_v_ptr) * tl.load(scale_do_ptr)
+        dv *= tl.load(scale_do_ptr)
     tl.store(dk_ptr + at, dk * sm_scale, mask=keys[:, None] < S_k)
     tl.store(dv_ptr + at, dv, mask=keys[:, None] < S_k)
 
 
 @triton.jit
 def dq_kernel(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, H, G, S_q, S_k, qk_scale, sm_scale,
+    q_ptr, k_ptr, v_ptr, do_ptr, scale_q_ptr, scale_k_ptr, scale_v_ptr, scale_do_ptr, lse_ptr, delta_ptr,
+    dq_ptr, H, G, S_q, S_k, qk_scale, sm_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of dq of one head, from all keys."""
+    qk_scale = times(qk_scale, scale_q_ptr, scale_k_ptr)
     tiles = tl.cdiv(S_q, BLOCK_M)
     start_m = tl.program_id(0) % tiles * BLOCK_M
     head = (tl.program_id(0) // tiles).to(tl.int64)
@@ -167,6 +190,8 @@ def dq_kernel(
         ds = p * (dot(do, v.T) - delta[:, None])
         dq = dot(ds, k, dq)
     at = (head * S_q + rows[:, None]) * D + tl.arange(0, D)[None, :]
+    if scale_q_ptr is not None:
+        dq *= tl.load(scale_k_ptr) * tl.load(scale_v_ptr) * tl.load(scale_do_ptr)
     tl.store(dq_ptr + at, dq * sm_scale, mask=rows[:, None] < S_q)
 
 
@@ -200,6 +225,10 @@ def attention_grad(
     k: Keys,
     v: Keys,
     do: Queries,
+    scale_q: Scale | None = None,
+    scale_k: Scale | None = None,
+    scale_v: Scale | None = None,
+    scale_do: Scale | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -214,26 +243,33 @@ def attention_grad(
     Three kernels: the forward pass keeps lse and delta of each row; dk and dv over tiles of keys; dq over tiles of
     queries. Scores are computed three times instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and sums in float32; p and ds are
-    rounded once for the products that follow). Memory: two float32 numbers for each query.
+    rounded once for the products that follow). float8_e4m3fn: q, k, v and do have a float32 scale of shape () each, and
+    the gradients of the scaled operands are bfloat16; the kernels widen all operands to bfloat16.
+    Memory: two float32 numbers for each query.
     A query that sees no key has gradient 0. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
     reach the gradients of rows of the same tile.
     Tail: loads beyond the last row give 0, and pairs beyond it have the weight 0.
-    Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
-    S_q or S_k above 2^30.
+    Errors: ValueError for other shapes, dtypes, scales or devices; NotImplementedError for other D, a negative
+    sm_scale, S_q or S_k above 2^30, or float8 before compute capability 8.9.
     Source: FlashAttention-2 (Dao, 2023), without atomics as in Triton's fused attention tutorial.
     """
-    check_attention_grad(q, k, v, do)
+    scales = scale_q, scale_k, scale_v, scale_do
+    check_attention_grad(q, k, v, do, scales)
     near = check_window("attention_grad", window, causal, k.shape[2])
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     check_head(D, HEAD_DIMS, sm_scale)
+    dtype = q.dtype
+    if dtype == torch.float8_e4m3fn:
+        check_float8("attention_grad", q)
+        dtype = torch.bfloat16
     if max(S_q, S_k) > LONGEST:
         raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {S_q}, {S_k}")
     if q.numel() == 0 or k.numel() == 0:
-        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        dq, dk, dv = (torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v))
         return dq, dk, dv
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     qk_scale = sm_scale * LOG2_E  # the kernels' exponentials are powers of 2
-    dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))
+    dq, dk, dv = (empty_output(x.shape, dtype, x.device) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
     common = dict(CAUSAL=causal, WINDOW=near, D=D, **TILE)
     strides = *q.stride(), *k.stride(), *v.stride(), *do.stride()
@@ -241,14 +277,14 @@ def attention_grad(
     with device_of(q):
         launch(
             statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
-            q, k, v, do, lse, delta, H, G, S_q, S_k, qk_scale, *strides, **common,
+            q, k, v, do, scale_q, scale_k, lse, delta, H, G, S_q, S_k, qk_scale, *strides, **common,
         )  # fmt: skip
         launch(
             dk_dv_kernel, lambda tile: (B * H_kv * triton.cdiv(S_k, tile["BLOCK_N"]),),
-            q, k, v, do, lse, delta, dk, dv, H_kv, G, S_q, S_k, qk_scale, sm_scale, *strides, **common,
+            q, k, v, do, *scales, lse, delta, dk, dv, H_kv, G, S_q, S_k, qk_scale, sm_scale, *strides, **common,
         )  # fmt: skip
         launch(
             dq_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
-            q, k, v, do, lse, delta, dq, H, G, S_q, S_k, qk_scale, sm_scale, *strides, **common,
+            q, k, v, do, *scales, lse, delta, dq, H, G, S_q, S_k, qk_scale, sm_scale, *strides, **common,
         )  # fmt: skip
-    return finished_output(dq, q.dtype), finished_output(dk, q.dtype), finished_output(dv, q.dtype)
+    return finished_output(dq, dtype), finished_output(dk, dtype), finished_output(dv, dtype)

@@ -39,7 +39,7 @@ CLAMPED = "a slice of torch ends at the last row, and the only expert has them a
 INTEGERS = "an integer is never NaN"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
-    ("matmul|attention", r".*(float8|scale_[abqkv]|'fast')", FLOAT8),
+    ("matmul|attention(_grad)?", r".*(float8|scale_([abqkv]|do)|'fast')", FLOAT8),
     ("softmax|layer_norm", r"operand 0: axis 1: wrong if its size is 1$", OF_ONE),
     ("layer_norm", r"operand 1: axis 0: wrong if its size is 1$", OF_ONE),
     ("linear_sigmoid(_grad)?", r"operand 2: (through float16|infinities made finite)", SATURATES),
@@ -60,10 +60,10 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("paged_attention", r"paged_attention: if out.size == 0", COPIES),
     ("paged_attention", r"paged_attention: 0 -> 1$", ONE_NUMBER),
     ("paged_attention", r"_tokens: 1 -> 2 \(2\)", "NumPy takes any negative size for -1"),
-    ("attention", r"attention: q.float\(\) ->", FLOAT8),
+    ("attention(_grad)?", r"attention(_grad)?: [qk].float\(\) ->", FLOAT8),
     ("attention", r"attention: (if q.numel\(\)|1 -> 2 \(3\))", COPIES),
     ("attention", r"attention: 0 -> 1$", ONE_NUMBER),
-    ("attention", r"attention: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
+    ("attention(_grad)?", r"attention(_grad)?: (x if aligned|q.dtype == torch.float32 ->)", ON_A_GPU),
     ("rope", r"operand [01]: axis 3: (odd last|wrong if its size is (1|odd)$)", EVEN),
     ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
     ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
@@ -105,9 +105,20 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
 """Patterns of the operation and of the mutant's name, with the reason."""
 
 
-def reason_of(mutant: Mutant) -> str:
-    """Return why a mutant may survive; empty if that is not known."""
-    for operation, name, reason in EQUIVALENT:
+IN_FLOAT8: tuple[tuple[str, str, str], ...] = (
+    (".*", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
+    (".*", r"operand [0-3]: rounded to bfloat16$", EXACT_CODES),
+    (".*", r"result [012]: rounded to bfloat16$", "the result is bfloat16"),
+)
+"""The same where all cases are of float8."""
+
+
+def reason_of(mutant: Mutant, dtype: str = "") -> str:
+    """Return why a mutant may survive; empty if that is not known. dtype: that of all cases; empty if it is not one."""
+    known = EQUIVALENT
+    if dtype == "float8_e4m3fn":
+        known = (*(each for each in EQUIVALENT if each[2] != FLOAT8), *IN_FLOAT8)
+    for operation, name, reason in known:
         if re.fullmatch(operation, mutant.operation) and re.match(name, mutant.name, re.DOTALL):
             return reason
     return ""
