@@ -56,7 +56,7 @@ def attention(
     by scale_v and converts. The other lines round the output to bfloat16 only. `config` names this difference.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, float8 with an explicit
-    mask or a window, or without a GPU.
+    mask, a window or one query that sees keys, or without a GPU.
     """
     scales = scale_q, scale_k, scale_v
     check_attention(q, k, v, scales)
@@ -73,10 +73,12 @@ def attention(
         k,
         v,
         scale=1.0 / math.sqrt(q.shape[3]) if sm_scale is None else sm_scale,
-        mask_type=MaskType.CAUSAL if causal and S_q >= S_k > 1 else MaskType.NO_MASK,
+        mask_type=MaskType.CAUSAL if causal and S_q >= S_k else MaskType.NO_MASK,
         qkv_layout="BNTH",
     )
     if scale_q is not None and scale_k is not None and scale_v is not None:
+        if S_q - blind == 1:
+            raise NotImplementedError("attention: cuDNN has no float8 kernel for one query")
         if rectangle or near:
             raise NotImplementedError(
                 "attention: in float8, cuDNN's masks are none and causal from the first key on; "

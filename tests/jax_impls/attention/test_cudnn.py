@@ -85,9 +85,11 @@ def test_rows_say_that_the_output_is_rounded() -> None:
         ((1, 1, 1, 40, 60, 64), {"causal": True}, "masks are none and causal.* S_q=40, S_k=60"),
         ((1, 1, 1, 60, 60, 64), {"causal": True, "window": 5}, "window=5"),
         ((1, 1, 1, 60, 60, 72), {}, "a multiple of 16; got D=72"),
+        ((1, 1, 1, 1, 60, 64), {"causal": True}, "for one query"),
+        ((1, 1, 1, 60, 1, 64), {"causal": True}, "for one query"),
     ],
 )
-def test_other_masks_are_unsupported(
+def test_what_cudnn_lacks_is_unsupported(
     on_gpu: None, shape: tuple[int, ...], options: dict[str, Any], reason: str
 ) -> None:
     _, inputs = operands(shape, False)
