@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "lab" / "model_operations.md"
 RESULTS, OPTIONS = H100 / "operations", H100 / "options"
 LEVEL = ("rope", "silu_mul", "silu_mul_grad", "add_rms_norm", "max_pool2d", "max_pool2d_grad", "adam_step")
 """Operations that the compilers fuse as well."""
-AHEAD = ("rms_norm_grad", "layer_norm_grad", "quantize", "cumsum", "top_k", "paged_attention")
+AHEAD = ("rms_norm_grad", "layer_norm_grad", "quantize", "silu_mul_quantize", "cumsum", "top_k", "paged_attention")
 PRODUCTS = ("block_scaled_matmul", "grouped_matmul", "grouped_matmul_grad", "grouped_block_scaled_matmul")
 
 

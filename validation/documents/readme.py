@@ -49,6 +49,7 @@ CASES_H100 = (
     ("paged_attention", "B=64,H=32,H_kv=8,S_q=1,S_k=8192,D=128,page=16", "bfloat16", "ieee"),
     ("adam_step", "N=16777216,adamw", "float32", "ieee"),
     ("quantize", "M=16384,N=4096,group=128", "bfloat16", "ieee"),
+    ("silu_mul_quantize", "M=8192,N=14336,group=128", "bfloat16", "ieee"),
     ("cumsum", "M=16384,N=4096", "bfloat16", "ieee"),
     ("top_k", "M=64,N=128256,K=50", "bfloat16", "ieee"),
 )
