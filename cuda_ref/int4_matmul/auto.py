@@ -32,5 +32,5 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 
 def choose(x: Tensor) -> str:
-    """`few` for so few rows that reading the weights takes most of the time, else `wgmma`."""
+    """`few` for at most 32 rows of x, where reading the weights takes most of the time, else `wgmma`."""
     return "few" if x.ndim == 2 and len(x) <= few.MOST_ROWS else "wgmma"

@@ -25,12 +25,11 @@ __device__ __forceinline__ uint32_t zero_pair(uint32_t zero) {
 // The codes in bits 0 to 3 and 16 to 19, less the zero point: exact.
 template <typename T>
 __device__ __forceinline__ uint32_t less_zero(uint32_t codes, uint32_t zero) {
-    constexpr uint32_t LAST = 0x000f000fu;
-    uint32_t bits;
 #ifdef __CUDA_ARCH__
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(bits) : "r"(codes), "r"(LAST), "r"(MAGIC<T>));  // one instruction, not 2
+    uint32_t bits;  // by one instruction: of the expression below, with two constants, the compiler makes two
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(bits) : "r"(codes), "r"(0x000f000fu), "r"(MAGIC<T>));
 #else
-    bits = (codes & LAST) | MAGIC<T>;
+    const uint32_t bits = (codes & 0x000f000fu) | MAGIC<T>;
 #endif
     Pair<T> x, y;
     memcpy(&x, &bits, 4);
