@@ -37,7 +37,7 @@ def linear_cross_entropy(
     Strides: rows of x and of weight contiguous, at multiples of 16 bytes.
     Dtypes: float16, bfloat16; target int64. Sums in float32; logits, their gradients and the results are rounded.
     Memory: 4 T H bytes for the sums of dx, and 2 T for each column of a block: together a tenth of inputs and results,
-    or more for a block of 2^24 logits.
+    or more for a block of 2^24 logits. A single block needs no sums of dx.
     With T > H only the logits of H rows fit in dweight; those of the others are computed twice.
     A target that is no column gives NaN in its row of loss and dx, and in dweight.
     Devices: CUDA, compute capability 9.0.
@@ -47,7 +47,8 @@ def linear_cross_entropy(
     T, V, H = check_linear_cross_entropy(x, weight, target)
     _check_operands(x, weight)
     columns, kept = _columns(T, V, H, *_device_of(x)), min(T, H)
-    loss, sums, total = (x.new_empty(size, dtype=torch.float32) for size in (T, 3 * T + 1, T * H))
+    totals = T * H if columns < V else 0  # one block has no sums to keep
+    loss, sums, total = (x.new_empty(size, dtype=torch.float32) for size in (T, 3 * T + 1, totals))
     gradients, dx, dweight = x.new_empty(T * columns), x.new_empty(T, H), x.new_empty(V, H)
     source, dtype = "linear_cross_entropy/wgmma", build.DTYPES[x.dtype]
     at_target = (target.stride(0), ignore_index)
