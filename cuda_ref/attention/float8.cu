@@ -13,7 +13,8 @@
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
 //     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
-//     grows by more than 2^4. Maxima are compared three at a time, as integers.
+//     grows by more than 2^4. A vote on exponents, compared three at a time as integers, finds these blocks; only they
+//     need the maxima of rows.
 //
 // Precision. The tensor cores keep 14 bits of sums of float8 products. Softmax and its sums are float32; weights are
 // rounded to float8 for the second product.

@@ -44,8 +44,9 @@ __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int war
 // with a visible key, and those in which its maximum grows by more than 2^SLACK.
 struct Float8Softmax {
     static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
-    float origin[2] = {0, 0};                       // exponent whose weight is 1
-    float sum[2] = {0, 0};                          // sum of the weights of this thread's columns
+    static constexpr float SEEN = 1e-30f;  // added to a sum: not 0, even if other threads have all visible keys
+    float origin[2] = {0, 0};              // exponent whose weight is 1
+    float sum[2] = {0, 0};                 // of the weights of this thread's columns; 0 before the first visible key
 
     // scores -> exponents of their weights. Returns in all lanes whether a row of the warp needs another origin: it has
     // no weights yet, or one would exceed the largest.
@@ -79,7 +80,7 @@ struct Float8Softmax {
             for (int i = 2 * r; i < COUNT; i += 4) exponents[i] -= rise, exponents[i + 1] -= rise;
             origin[r] += rise;
             factor[r] = total == 0 ? 1.0f : exp2_approximate(-rise);
-            sum[r] *= factor[r];
+            sum[r] = fmaf(sum[r], factor[r], largest > -INF ? SEEN : 0.0f);
         }
     }
 

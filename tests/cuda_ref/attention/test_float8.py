@@ -80,6 +80,20 @@ def test_weights_stay_within_the_range_of_float8(emulated: None) -> None:
     assert verdict.agrees, verdict.reason
 
 
+@pytest.mark.slow
+def test_low_scores_after_a_hidden_block(emulated: None) -> None:
+    """Most queries see no key of the first block. Scores of the next one are about -200 as exponents of 2."""
+    op = ops.get("attention")
+    case = op.case((1, 1, 1, 130, 130, 64), "float8_e4m3fn", causal=True)
+    q, k, v, *_, scale_v = op.make_inputs(case, 1, torch.device("cpu"))
+    q, k = q.float().clamp(-2, 2), k.float().clamp(-2, 2)
+    q[..., 0], k[..., 0] = 16.0, -16.0
+    inputs = (q.to(v.dtype), k.to(v.dtype), v, torch.tensor(200 / 256 * 8 * math.log(2)), torch.tensor(1.0), scale_v)
+    out = attention(*inputs, causal=True)
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.agrees, verdict.reason
+
+
 def test_tiles_are_those_of_the_kernel() -> None:
     text = (build.HERE / "attention/float8.cu").read_text()
     found = {int(D): (64 * int(consumers), int(keys)) for D, consumers, keys in re.findall(
