@@ -68,10 +68,10 @@ def combinations(*, every: bool, on_gpu: bool) -> list[Combination]:
             double = (DOUBLE,) if family == "strided" and DOUBLE in op.dtypes_beyond else ()
             wanted = {option.name for option in op.options if option.beyond and option.name in kind.options}
             takers = [x for x in builtin.implementations(name) if x.peer is None and wanted <= {*x.options_beyond}]
+            cases = op.cases(family, "cuda" if on_gpu else "cpu", more=double)
             for dtype in (*kind.dtypes, *double) if family != "normal" else ():
                 if dtype == "float16" and family not in RANGE and not on_gpu:
                     continue  # on a CPU float16 takes the way of bfloat16; a GPU runs both
-                cases = op.cases(family, "cuda" if on_gpu else "cpu", more=(dtype,))
                 for each in takers if dtype in DTYPES else (x for x in takers if dtype in x.dtypes_beyond):
                     of_test = [
                         Combination(name, (family, case.shape), dtype, (case.precision, case.options), each.name)
