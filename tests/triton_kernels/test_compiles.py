@@ -230,8 +230,8 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
         if launch.startswith("matmul") and launch.split()[2] in ("nt", "tt") and "float8" not in launch:
             # One wait in the loop and one after it: wgmmas overlap.
             assert count(record, r"WARPGROUP\.DEPBAR") <= 2, record
-        if launch.startswith("int4_matmul_persistent"):
-            # One wait, for all of a step: none may still read weights from registers when the next step begins.
+        if launch.startswith(("int4_matmul_persistent", "matmul_pipelined tf32 t")):
+            # One wait, for all of a step: no wgmma may still read registers when the next step begins.
             assert count(record, r"WARPGROUP\.DEPBAR") == 1, record
 
 

@@ -1,4 +1,4 @@
-"""Device functions of pipelined products: offsets for which the compiler emits copies of 16 bytes."""
+"""Device functions of pipelined products: offsets for which the compiler emits copies of 16 bytes, and waits."""
 
 import triton
 import triton.language as tl
@@ -22,6 +22,20 @@ def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
             return tl.max_contiguous(tl.multiple_of(offs, (1, ALIGN)), (1, ALIGN))
         else:
             return tl.max_contiguous(tl.multiple_of(offs, (ALIGN, 1)), (ALIGN, 1))
+
+
+@triton.jit
+def awaited(acc):
+    """acc, float32 sums of a product whose left operand is in registers, after a no-op instruction that reads them.
+
+    The compiler then waits for wgmma in the step that started it. Otherwise three wgmmas are still running when the
+    next step begins, and ptxas of Triton 3.6 (CUDA 12.8) gives the registers of their operands to that step
+    (triton-lang/triton#9433).
+    """
+    if INTERPRET:
+        return acc
+    else:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [acc], tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit

@@ -15,6 +15,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._common.padding import copy_matrix
+from triton_kernels._common.pipelining import awaited
 from triton_kernels._common.tiles import tile_offsets
 from triton_kernels._common.tma import find_tma
 from triton_kernels._runtime.arguments import check_sizes
@@ -26,19 +27,6 @@ from triton_kernels._runtime.products import GROUP, check_int4_matmul
 from triton_kernels.int4_matmul import weights_of
 
 DETERMINISTIC = True
-
-
-@triton.jit
-def awaited(acc):
-    """acc after a no-op instruction that reads it: the compiler then waits for wgmma in the step that started it.
-
-    Otherwise three wgmmas are still running when the next step begins, and ptxas of Triton 3.6 (CUDA 12.8) gives the
-    registers of their weights to that step's codes (triton-lang/triton#9433).
-    """
-    if INTERPRET:
-        return acc
-    else:
-        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [acc], tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit(do_not_specialize=["M", "N", "K"])

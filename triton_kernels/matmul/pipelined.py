@@ -15,7 +15,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.pipelining import alignment, known_multiple, opaque_offsets
+from triton_kernels._common.pipelining import alignment, awaited, known_multiple, opaque_offsets
 from triton_kernels._common.tiles import grouped_tile
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
@@ -100,6 +100,8 @@ def tile_sums(
         if PRECISION == "tf32" and not A_ROWS:
             a = in_registers(a)
         acc = multiply_add(a, b, acc, PRECISION)
+        if PRECISION == "tf32" and not A_ROWS:
+            acc = awaited(acc)
         if PAIR:
             if MASKED:
                 inside = (offs_k[:, None] < K_b - k) & (offs_n[None, :] < N - WIDTH)
