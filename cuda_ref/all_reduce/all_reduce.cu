@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t begin = blockIdx.x * packs_of_block, total = ceil_div<int64_t>(n, Packs<T>::LANES);
     const int64_t end = begin + packs_of_block < total ? begin + packs_of_block : total;
     uint4* mine = all.data<uint4>(all.rank, start);
-    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); }, [&](int64_t i, const uint4& pack) { mine[i] = pack; });
+    for_packs(begin, end, [&](int64_t i) { return packs.load(x, i); },
+              [&](int64_t i, const uint4& pack) { mine[i] = pack; });
     all.meet(calls, 1);
     for_sums<T, RANKS>(all, begin, end, [&](int peer, int64_t i) { return all.data<const uint4>(peer, start)[i]; },
                        [&](int64_t i, const uint4& sum) { packs.store(out, i, sum); });

@@ -1,12 +1,12 @@
 // out[i] = sum over ranks of x[i], sent in packets whose words are never 0
 //
 // all_reduce.cu meets the other ranks before it reads their data: a flag and a read cross NVLink one after the other.
-// Here a rank stores its data to the memory of the others, where every word was 0. A word is 4 bytes, which arrive as
-// a whole, so the reader needs no flag: it reads until no word is 0, and leaves 0 for a later call. The word 0x80000000,
-// which holds a negative zero, is sent as 0: the sums begin at 0, and do not change. Then the highest bit of each word
-// is inverted, so that only 0x80000000, which is not sent, would be 0.
+// Here a rank stores its data to the memory of the others, where every word was 0. A word is 4 bytes, which arrive
+// together, so the reader needs no flag: it reads until no word is 0, and leaves 0 for a later call. The highest bit of
+// each word is inverted, so that only 0x80000000, a negative zero, would become 0. It is sent as a positive zero: the
+// sums begin at 0, and do not change.
 //
-// one_step: every rank sends its vector to all others and adds all vectors. two_steps: every rank sends to each rank the
+// one_step: every rank sends its vector to all others and adds all vectors. two_steps: every rank sends each rank the
 // share that this rank adds, and then its sums to all others. It sends 2 (ranks - 1) / ranks n elements in place of
 // (ranks - 1) n, and data cross NVLink twice. A thread sends one round before it adds that of the round before, so that
 // packets arrive meanwhile.
@@ -71,7 +71,7 @@ __device__ __forceinline__ void receive(uint4* const (&places)[COUNT], uint4 (&p
             if (places[k] != nullptr) found[k] = read(places[k]);
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            all_here &= places[k] == nullptr || (found[k].x != 0 && found[k].y != 0 && found[k].z != 0 && found[k].w != 0);
+            all_here &= places[k] == nullptr || (found[k].x && found[k].y && found[k].z && found[k].w);
 #ifndef __CUDA_ARCH__
         if (!all_here) sched_yield();  // another process is to send
 #endif

@@ -70,8 +70,8 @@ struct Ranks {
     }
 };
 
-// A vector in packs of 16 bytes; the last pack may be shorter. Packs are kept as four words: elements of 16 bits would be
-// unpacked right after each load, which then waits for its data before the next one.
+// A vector in packs of 16 bytes; the last pack may be shorter. Packs are kept as four words: the compiler would unpack
+// elements of 16 bits right after each load, and so wait for its data before the next one.
 template <typename T>
 struct Packs {
     static constexpr int LANES = 16 / sizeof(T), BITS = 8 * sizeof(T);

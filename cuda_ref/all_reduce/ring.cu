@@ -48,6 +48,7 @@ extern "C" int all_reduce(const void* x, void* out, const void* addresses, int r
     const Ranks all{static_cast<const int64_t*>(addresses), rank, ranks};
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        ring<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), all, n, packs_of_block, half);
+        ring<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), all, n, packs_of_block,
+                                            half);
     });
 }

@@ -2,8 +2,9 @@
 //
 // A block stores the share of its part that each rank adds to that rank's memory, waits for the same block of every
 // rank, adds its own share over all ranks, stores the sums to the memory of all ranks, and waits again. A rank sends
-// 2 (ranks - 1) / ranks n elements, where in all_reduce.cu it reads (ranks - 1) n. Stores need no answer before the next
-// one, and every rank begins with the rank after it, so that no rank receives from all others at once.
+// 2 (ranks - 1) / ranks n elements, where in all_reduce.cu it reads (ranks - 1) n. A store does not wait for the one
+// before. Every rank begins with the rank after it, so that no rank receives from all others at once.
+//
 // Shares have up to 8 chunks. Between two meetings a block sends a chunk, adds the chunk before, and copies the sums of
 // the chunk before that to out: link and memory are busy together.
 // Calls use the halves of the memory in turns; each has a buffer of shares, and one of sums.
@@ -77,7 +78,8 @@ extern "C" int all_reduce(const void* x, void* out, const void* addresses, int r
     const dim3 grid(blocks), block(THREADS);
     record->set(grid, block);
     const Ranks all{static_cast<const int64_t*>(addresses), rank, ranks};
-    const int64_t eighth = ceil_div<int64_t>(packs_of_block / ranks, CHUNKS), chunk = eighth > SMALLEST ? eighth : SMALLEST;
+    const int64_t eighth = ceil_div<int64_t>(packs_of_block / ranks, CHUNKS);
+    const int64_t chunk = eighth > SMALLEST ? eighth : SMALLEST;
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         by_ranks(ranks, [&](auto known) {
