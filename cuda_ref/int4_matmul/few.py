@@ -19,16 +19,13 @@ ROWS, PARTS = (64, 128, 256), (1, 2, 4, 8)
 """Rows of the weights in a tile, of the compiled kernels, and blocks of a cluster."""
 BOX = 256
 """Terms of a box: the least that a block takes."""
-PROCESSORS_OF_A_GPC = 16
-"""Multiprocessors of a GPC for clusters of more than two blocks."""
-# Times are in bytes of weights that a multiprocessor reads at an equal share of the bandwidth. They are assumed, from
-# counts of instructions.
-MULTIPLIED = {8: 0.7, 16: 0.8, 32: 1.05}
+CLUSTERED, LARGEST_GPC = 16, 18
+"""Multiprocessors of a GPC that hold clusters of more than two blocks, and those that it may have."""
+# Times are in bytes that a multiprocessor reads at an equal share of the bandwidth: fitted to an H100, 16 interpolated.
+MULTIPLIED = {8: 1.2, 16: 1.4, 32: 1.75}
 """Time to multiply a byte of weights by so many rows of x."""
-LEAST_SHARE, COPIED = 0.4, 0.4
-"""Time to read a byte of weights where few others read, and to copy a byte from the L2 cache."""
-OF_A_TILE = 24_000
-"""Time that a tile takes besides its products: twice that in a cluster."""
+OF_A_BOX, OF_A_TILE = 8_000, 24_000
+"""Time that a box takes besides its bytes, and a tile besides its boxes: twice that in a cluster."""
 
 
 @kept
@@ -72,14 +69,12 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
     (M, K), N = x.shape, len(weight)
     processors = multiprocessors(x.device) if x.is_cuda else 1
-    boxes, x_rows = -(-K // BOX), next(rows for rows in MULTIPLIED if rows >= M)
+    boxes, multiplied = -(-K // BOX), next(time for rows, time in MULTIPLIED.items() if rows >= M)
 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
         turns = -(-tiles // _clusters(processors, plan.parts))
-        reading = -(-tiles // turns) * plan.parts / processors  # of all multiprocessors
-        weights, of_x = plan.tile * BOX / 2, x_rows * BOX * 2
-        of_a_box = max(weights * max(reading, LEAST_SHARE, MULTIPLIED[x_rows]), COPIED * (weights + of_x))
+        of_a_box = plan.tile * BOX / 2 * multiplied + OF_A_BOX
         return turns * (-(-boxes // plan.parts) * of_a_box + OF_A_TILE * (2 if plan.parts > 1 else 1))
 
     return min((Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS), key=time)
@@ -89,7 +84,7 @@ def _clusters(processors: int, parts: int) -> int:
     """Clusters that run at a time, one block on a multiprocessor."""
     if parts <= 2:
         return max(1, processors // parts)
-    return max(1, processors // PROCESSORS_OF_A_GPC * (PROCESSORS_OF_A_GPC // parts))
+    return max(1, processors // LARGEST_GPC * (CLUSTERED // parts))
 
 
 def run(plan: Plan, x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
