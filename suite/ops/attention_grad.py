@@ -29,6 +29,7 @@ from suite.problem.attention_inputs import (
     add_float8,
     append_normal_gradient,
     far_below,
+    infinite_gradient,
     large_scores,
     minus_infinity,
     one_nan,
@@ -78,6 +79,12 @@ class AttentionGrad(Attention):
             "strided": replace(family.strided_views(ODD), options=CAUSAL),
             "misaligned_rows": replace(family.misaligned_rows(ODD), options=CAUSAL),
             "nan": replace(family.nan((4, 1, 1, 10, 19, 64), values=one_nan), options=CAUSAL),
+            "infinity": Family(
+                "infinities in do, no negative v: dv is infinite, and other gradients that depend on them are NaN",
+                infinite_gradient,
+                shapes=(ODD,),
+                options={"causal": (False,)},
+            ),
             "minus_infinity_first": Family(
                 "the first keys score minus infinity: no gradient but NaN, where 0 meets an infinite k",
                 append_normal_gradient(minus_infinity(lambda count: slice(0, count // 2), overflow=True)),

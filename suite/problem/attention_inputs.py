@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from suite.numerics.float8 import FLOAT8
-from suite.problem import numbers
+from suite.problem import numbers, specials
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.shape import Shape
@@ -112,6 +112,15 @@ def append_normal_gradient(values: numbers.Values) -> numbers.Values:
         return (*values(shapes[:3], case, source), numbers.normals(shapes[3], case, source))
 
     return with_gradient
+
+
+def infinite_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Normal numbers without a negative v, and two infinities in do.
+
+    All do v^T of their query are infinite with one sign, or NaN: so is their sum, in any order, and ds is NaN.
+    """
+    q, k, v, do = specials.values("infinity@3", numbers.per_operand(numbers.normals))(shapes, case, source)
+    return q, k, v.abs(), do
 
 
 def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:

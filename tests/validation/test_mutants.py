@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from suite import ops
 from suite.checking import diagnosis
+from validation import mutants
 from validation.mutants import MIN_SCORE, all_mutants, main, score
 from validation.mutation import Mutant, memory
 
@@ -41,6 +43,30 @@ def test_a_right_kernel_survives_and_is_listed(capsys: pytest.CaptureFixture[str
     assert found.share < MIN_SCORE
     assert main(["--op", "vector_add", "--sample", "5"]) == 0
     assert "vector_add: 5 caught, 0 survived" in capsys.readouterr().out
+
+
+def test_the_time_is_that_of_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(seconds: float) -> None:
+        begin = time.process_time()
+        while time.process_time() < begin + seconds:
+            pass
+
+    monkeypatch.setattr(mutants, "SECONDS", 0.2)
+    with mutants.limited() as restart:
+        for _ in range(4):
+            restart("case")
+            work(0.1)
+    with pytest.raises(TimeoutError), mutants.limited():
+        work(0.4)
+
+
+def test_a_line_that_is_refused_as_it_is_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Mutant("vector_add", "torch", "the line itself", lambda: lambda a, b: a - b)
+    monkeypatch.setattr(mutants, "unchanged", lambda operation: [wrong])
+    assert main(["--op", "vector_add", "--sample", "2"]) == 1
+    assert "refused, though it is right: torch: value: at " in capsys.readouterr().out
 
 
 def test_a_mutant_that_ends_the_process_is_caught() -> None:

@@ -27,7 +27,7 @@ EXACT_CODES = "a float8 number is exact in 16 bits"
 INFINITE_SCALES = "infinite scales are not specified: the result depends on the order of the products"
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
-KEY_GRADIENT = "with one key dv is a sum of do, and the other gradients are 0: no value enters"
+KEY_GRADIENT = "with one key dv is a sum of do, and the other gradients are 0: neither key nor value enters"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
 ONE_NUMBER = "only a q with one element in all shows it"
 NO_COLUMN = "a target that is no column: no family has one"
@@ -76,7 +76,8 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("max_pool2d_grad", r"max_pool2d_grad: -1 -> 1$", PADDING),
     ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
-    ("attention_grad", r"operand 2: axis 2: wrong if its size is 1$", KEY_GRADIENT),
+    ("attention_grad", r"operand [12]: axis 2: wrong if its size is 1$", KEY_GRADIENT),
+    ("attention_grad", r"attention_grad: (q.dtype == torch.float32 ->|x if aligned)", ON_A_GPU),
     ("(grouped_)?block_scaled_matmul", r"operand [02]: rounded to bfloat16$", EXACT_CODES),
     ("block_scaled_matmul", r"block_scaled_matmul: [ab](\[:, span\]\.astype|\.float)\(.*(16|half)", EXACT_CODES),
     ("(grouped_)?block_scaled_matmul", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
