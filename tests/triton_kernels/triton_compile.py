@@ -192,9 +192,8 @@ def paged(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: lis
 
 def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     q, k = (empty(1, heads, 1024, int(rest[0]), dtype=dtype) for heads in (4, 2))
-    window = {"window": 100} if "window" in rest else {}
     scales = 4 * [empty(1, dtype=torch.float32)[0]] if dtype == torch.float8_e4m3fn else []
-    yield partial(function, q, k, k, q, *scales, causal="causal" in rest, **window)
+    yield partial(function, q, k, k, q, *scales, causal="causal" in rest, **dict.fromkeys({"window"} & {*rest}, 100))
 
 
 def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:

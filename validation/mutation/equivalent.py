@@ -109,6 +109,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
 IN_FLOAT8: tuple[tuple[str, str, str], ...] = (
     (".*", r"operand [0-3]: through float16 if bfloat16$", NO_BFLOAT16),
     (".*", r"operand [0-3]: rounded to bfloat16$", EXACT_CODES),
+    (".*", r".*\.float\(\) -> .*\.half\(\)\.float\(\)$", EXACT_CODES),
     (".*", r"result [012]: rounded to bfloat16$", "the result is bfloat16"),
 )
 """The same where all cases are of float8."""
