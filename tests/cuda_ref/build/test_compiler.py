@@ -25,6 +25,7 @@ SPILLS = {
     "attention_grad/tiles": 64,
     "attention/attention": 288,
     "attention/decode": 32,
+    "paged_attention/decode": 184,
     "matmul/stream": 144,
     "matmul/mma": 32,
     "matmul/_narrow": 72,
@@ -38,7 +39,8 @@ SPILLS = {
 
 The gradient of layer_norm keeps two sums of each column of a thread beside the row: with four packs in bfloat16 it
 spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256,
-and spills on the newest GPUs alone."""
+and spills on the newest GPUs alone. paged_attention/decode spills 184 bytes with float8 on GPUs before compute
+capability 8.9, which have no instruction that converts it, and at most 16 on others."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
 SAMPLE = 12
 """Without `--all-cases` every kernel at this distance is compiled for sm_80: all of them take minutes."""
