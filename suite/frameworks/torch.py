@@ -29,7 +29,8 @@ class Torch(TorchAdapter):
         """oneDNN uses a CPU's bfloat16 instructions, which flush subnormal numbers to zero, and its tiles of bfloat16
         (AMX), which multiply what lies beside the elements of a row by 0."""
         flags = host.cpu_flags() if device.type == "cpu" else ()
-        limits = {"subnormal": "avx512_bf16"} | dict.fromkeys(("stepped", "padded", "nan@", "infinity@"), "amx_bf16")
+        tiles = ("stepped", "padded", "halved", "nan@", "infinity@")
+        limits = {"subnormal": "avx512_bf16"} | dict.fromkeys(tiles, "amx_bf16")
         return {inputs: ("bfloat16",) for inputs, flag in limits.items() if flag in flags}
 
     def prepare(self, device: Device) -> None:

@@ -28,14 +28,16 @@ KINDS: dict[str, Place] = {
     "transposed": lambda operand: placement.transposed(operand, 0) if operand.ndim > 1 else operand,
     "reversed": _reversed,
     "padded": lambda operand: placement.gapped_rows(operand, 0),
+    "halved": lambda operand: placement.halved_rows(operand, 0),
     "stepped": lambda operand: placement.stepped(operand, 0),
     "misaligned": lambda operand: placement.misaligned(operand, 0),
+    "repeated": lambda operand: placement.one_element(operand, 0),
     **{f"repeated{axis}": partial(placement.repeated, position=axis) for axis in range(4)},
     **{f"far{axis}": partial(far.place, axis=axis) for axis in range(4)},
 }
-"""Dense; the last two axes swapped; all axes in the opposite order; a gap of one element after each row; every third
-column of rows far apart, with offsets of more than 17 bits; one element off a multiple of 16 bytes; the first slice of
-an axis, with a stride of 0; slices of an axis with offsets of more than 31 bits."""
+"""Dense; the last two axes swapped; all axes in the opposite order; a gap of one element after each row, or of a row;
+every third column of rows far apart, with offsets of more than 17 bits; one element off a multiple of 16 bytes; the
+first element, or the first slice of an axis, with strides of 0; slices of an axis with offsets of more than 31 bits."""
 
 BY_AXES = {1: ("misaligned", "stepped"), 2: ("transposed", "padded", "stepped", "misaligned")}
 """Kinds that differ for an operand with this number of axes; an operand with more axes has all kinds."""
@@ -75,6 +77,8 @@ def stored(text: str) -> Callable[[Shape, int], int]:
 
     def elements(shape: Shape, position: int) -> int:
         kind = kinds[position % len(kinds)]
+        if kind == REPEATED:
+            return min(1, math.prod(shape))
         axis = int(kind.removeprefix(REPEATED)) if kind.startswith(REPEATED) else len(shape)
         return math.prod(shape) // (max(shape[axis], 1) if axis < len(shape) else 1)
 

@@ -67,6 +67,20 @@ def gapped_rows(operand: torch.Tensor, position: int) -> torch.Tensor:
     return _surrounded_by_nan(operand, (*outer, size + 1), (..., slice(0, size)))
 
 
+def halved_rows(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """Place rows as the first halves of rows twice as long: all are aligned to 16 bytes if the first two are."""
+    *outer, size = operand.shape
+    return _surrounded_by_nan(operand, (*outer, 2 * size), (..., slice(0, size)))
+
+
+def one_element(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """Repeat the first element along all axes with strides of 0, as the gradient of a sum is. The rest is NaN."""
+    if not operand.numel():
+        return operand
+    first = (slice(0, 1),) * operand.ndim
+    return _surrounded_by_nan(operand[first], operand.shape, first).expand(operand.shape)
+
+
 def repeated(operand: torch.Tensor, position: int) -> torch.Tensor:
     """Repeat the first slice along the axis of the operand's position with a stride of 0; dense if there is no such
     axis. The memory of the other slices is NaN."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.problem import far as far_apart
 from suite.problem import layouts
+from suite.problem.shape import Shape
 from suite.problem.specials import names, position_of
 from suite.problem.telling_case import FEW, Declared, TellingCase, axes_of, choices, cost_of, name_of, operand_groups
 
@@ -54,6 +55,8 @@ def repetitions(op: Declared) -> Iterator[TellingCase]:
         repeated = dict.fromkeys(layouts.repetition(len(axes), axis) for axis in (*each, *together))
         for number, inputs in enumerate(repeated):
             yield _usual(op, inputs, options, first=number == 0 and 0 in new)
+        if max(axes) > 1:
+            yield _usual(op, layouts.REPEATED, options)
     for options in choices(op)[1:]:
         axes = axes_of(op, options)
         for turn in range(min(2, max(axes))):
@@ -96,22 +99,37 @@ def specials(op: Declared) -> Iterator[TellingCase]:
                 yield _usual(op, inputs, options)
 
 
-def misaligned(op: Declared) -> Iterator[TellingCase]:
-    """Sizes that permit wide loads, at addresses that do not."""
-    sizes = op.covered_sizes()
+def wide(op: Declared) -> Iterator[TellingCase]:
+    """Sizes that permit wide loads, at addresses that do not, and of rows that are not dense."""
     for (options, _), multiple in product(operand_groups(op), WIDE):
-        wide = {
-            name: next((size for size in levels if size and size % multiple == 0), max(levels))
-            for name, levels in sizes.items()
+        shape = _wide_shape(op, multiple, options)
+        if shape is None:
+            continue
+        for inputs in ("misaligned", "halved"):
+            name = name_of(op, inputs if multiple == WIDE[0] else f"{inputs}_{multiple}", shape, options)
+            yield TellingCase(name, shape, inputs, options, first=False)
+
+
+def _wide_shape(op: Declared, multiple: int, options: Mapping[str, Any]) -> Shape | None:
+    """Return the shape of each dimension's first size that is such a multiple; None if it has too many elements.
+
+    A dimension without one has its largest size, or its smallest if that has too many elements.
+    """
+    for otherwise in (max, min):
+        sizes = {
+            name: next((n for n in levels if n and n % multiple == 0), otherwise(levels))
+            for name, levels in op.covered_sizes().items()
         }
-        shape = op.shape_of_sizes(wide)
-        if cost_of(op, shape, options) is not None:
-            name = name_of(op, "misaligned" if multiple == WIDE[0] else f"misaligned_{multiple}", shape, options)
-            yield TellingCase(name, shape, "misaligned", options, first=False)
+        if cost_of(op, shape := op.shape_of_sizes(sizes), options) is not None:
+            return shape
+    return None
 
 
 def far(op: Declared) -> Iterator[TellingCase]:
-    """All operands with slices of an axis so far apart that offsets have more than 31 bits, for each axis."""
+    """Slices of an axis so far apart that offsets have more than 31 bits, for each axis; the second case permits wide loads."""
     for options, new in operand_groups(op):
+        shapes = (op.usual_shape, _wide_shape(op, WIDE[0], options) or op.usual_shape)
         for number, inputs in enumerate(far_apart.layouts(axes_of(op, options), layouts.FAR)):
-            yield _usual(op, inputs, options, first=number == 0 and 0 in new)
+            shape = shapes[number == 1]
+            name = name_of(op, inputs, shape, options)
+            yield TellingCase(name, shape, inputs, options, first=number == 0 and 0 in new)

@@ -5,11 +5,13 @@ An operation has those that it names itself, and a set that is built from its de
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
    a second one for dimensions whose sizes are short, with LONG_LEVELS of them;
 2. each family of inputs with each value of its options, at the family's first shape;
-3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum; all operands repeated
-   with each value of each option;
+3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum, and along all axes;
+   all operands repeated with each value of each option;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
-5. operands one element off 16 bytes, with sizes that are multiples of 8, and of 128;
+5. operands one element off 16 bytes, and rows that are the first halves of longer ones, with sizes that are multiples
+   of 8, and of 128;
 6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all of them least;
+   each dimension as ODD and as each of REMAINDERS, several in a case;
 7. each result with more than 2^16 elements;
 8. each axis of an operand or result longer than a tile, and its last two axes equal, with each value of each option;
 9. all operands with offsets of more than 31 bits, along each of their axes.
@@ -47,8 +49,15 @@ ENOUGH = 2**13
 def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     """Return the telling cases of an operation: its own, then cheap and plain ones before dear and combined ones."""
     rows = sorted(_covering_set(op), key=lambda each: cost_of(op, each.shape, each.options) or 0)
-    inputs = (telling_inputs.families, telling_inputs.repetitions, telling_inputs.specials, telling_inputs.misaligned)
-    cheap = [*op.telling, *(each for kind in (*inputs, telling_sizes.extreme_sizes) for each in kind(op))]
+    kinds = (
+        telling_inputs.families,
+        telling_inputs.repetitions,
+        telling_inputs.specials,
+        telling_inputs.wide,
+        telling_sizes.extreme_sizes,
+        telling_sizes.remainders,
+    )
+    cheap = [*op.telling, *(each for kind in kinds for each in kind(op))]
     others = [*cheap, *rows]
     large = telling_sizes.large_results(op, [each.shape for each in others])
     axes = (*telling_sizes.long_axes(op, others), *telling_sizes.squares(op, others))

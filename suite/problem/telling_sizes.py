@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations, product, zip_longest
 from typing import Any
 
 from suite.problem.shape import Shape
 from suite.problem.telling_case import FEW, TILE, Declared, TellingCase, choices, cost_of, is_extent, small_sizes
 
-LONG = (131, 1024)
-"""Sizes of one dimension while the others are 2: longer than two tiles, odd and prime; a multiple of every tile."""
-FOURS = 132
-"""One more such size, a multiple of 4 but not of 8: loads of 4 elements fit its rows, those of 8 do not."""
+LONG = 1024
+"""Size of one dimension while the others are 2: a multiple of every tile."""
+ODD = 131
+"""Another one, odd, prime and longer than two tiles."""
+REMAINDERS = (132, 102, 120, 176)
+"""Other ones, between tiles, which are multiples of 4, 2, 8 and 16 but not of twice as much: wide loads, and blocks of
+so many elements, fit their rows, larger ones do not. Short dimensions, such as batches and heads, have the first."""
+SEVERAL = 4
+"""Factor on elements and operations in a case of several such dimensions."""
 LONGER = 2053
 """One more, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
 MANY = 2**16
@@ -30,16 +35,14 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
     shape = op.shape_of_sizes(least)
     if cost_of(op, shape) is not None:
         yield TellingCase("least", shape, first=False)
+    if len(sizes) == 1:
+        yield TellingCase("small", op.shape_of_sizes(small), first=False)  # several dimensions are small in other cases
     for name in sizes:
-        for size in LONG:
-            longs = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
-            long = next((shape for shape in longs if cost_of(op, shape, factor=FEW) is not None), None)
-            if max(sizes[name]) < size and long is not None:
-                yield TellingCase(f"{name}={size}", long, first=False)
-        fours = op.shape_of_sizes({**small, name: FOURS})
-        if all(size % 8 != 4 for size in sizes[name]) and is_extent(op, fours, FOURS):
-            yield TellingCase(f"{name}={FOURS}", fours, first=False)
-        limit = MANY * (FEW if max(sizes[name]) >= max(LONG) else 1)
+        longs = (op.shape_of_sizes({**others, name: LONG}) for others in (small, least))
+        long = next((shape for shape in longs if cost_of(op, shape, factor=FEW) is not None), None)
+        if max(sizes[name]) < LONG and long is not None:
+            yield TellingCase(f"{name}={LONG}", long, first=False)
+        limit = MANY * (FEW if max(sizes[name]) >= LONG else 1)
         longers = (op.shape_of_sizes({**others, name: LONGER}) for others in (small, least))
         longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
         if longer is not None:
@@ -47,6 +50,39 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and cost_of(op, none) is not None and 0 not in op.output_shape(op.case(none)):
             yield TellingCase(f"{name}=0", none, first=False)
+
+
+def remainders(op: Declared) -> Iterator[TellingCase]:
+    """Cases in which each dimension takes ODD and each of REMAINDERS, several dimensions a case, each of another size.
+
+    A dimension leaves out those that a level of it replaces: a longer one, or a multiple of no larger power of two.
+    """
+    small = small_sizes(op)
+    missing = [pair for pairs in zip_longest(*_missing_sizes(op)) for pair in pairs if pair is not None]
+    while missing:
+        chosen: dict[str, int] = {}
+        for name, size in missing:
+            more = {**chosen, name: size}
+            is_new = name not in chosen and size not in chosen.values()
+            if is_new and (not chosen or cost_of(op, op.shape_of_sizes({**small, **more}), factor=SEVERAL) is not None):
+                chosen = more
+        missing = [(name, size) for name, size in missing if chosen.get(name) != size]
+        label = ",".join(f"{name}={size}" for name, size in chosen.items())
+        yield TellingCase(label, op.shape_of_sizes({**small, **chosen}), first=False)
+
+
+def _missing_sizes(op: Declared) -> Iterator[list[tuple[str, int]]]:
+    """Yield each dimension with the sizes that it takes in `remainders`, beginning with another one in turn."""
+    small = small_sizes(op)
+    for position, (name, levels) in enumerate(op.covered_sizes().items()):
+        odd = [ODD] if max(levels) < ODD else []
+        even = REMAINDERS if max(levels) > TILE else REMAINDERS[:1]
+        found = odd + [size for size in even if all(level & -level != size & -size for level in levels)]
+        shapes = {size: op.shape_of_sizes({**small, name: size}) for size in found}
+        valid = [size for size in found if size == ODD or is_extent(op, shapes[size], size)]
+        valid = [size for size in valid if cost_of(op, shapes[size], factor=FEW) is not None]
+        turn = position % max(len(valid), 1)
+        yield [(name, size) for size in (*valid[turn:], *valid[:turn])]
 
 
 def large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCase]:

@@ -29,11 +29,14 @@ def test_kinds_have_the_strides_that_they_say() -> None:
     strides = {kind: tuple(layouts.place(kind)(operand, 0).stride()) for kind in layouts.KINDS}
     assert strides["transposed"] == strides["reversed"] == (1, 4)
     assert strides["padded"] == (7, 1)
+    assert strides["halved"] == (12, 1)
     assert strides["stepped"] == (43_704, 3)
+    assert strides["repeated"] == (0, 0)
     assert strides["repeated0"] == (0, 1)
     assert strides["repeated1"] == (6, 0)
     assert layouts.place("misaligned")(operand, 0).storage_offset() == 1
     assert layouts.stored("dense/repeated1")((4, 6), 1) == 4
+    assert layouts.stored("repeated")((4, 6), 0) == 1
 
 
 def test_in_turns_each_operand_takes_every_kind_and_no_two_the_same() -> None:

@@ -28,6 +28,8 @@ INFINITE_SCALES = "infinite scales are not specified: the result depends on the 
 HIDDEN = "values that are not finite under a mask: libraries give NaN there, so no telling case has them"
 INFINITE_LOGIT = "with an infinite logit a logsumexp is infinite and a softmax NaN: libraries use both"
 KEY_GRADIENT = "with one key dv is a sum of do, and the other gradients are 0: neither key nor value enters"
+AS_MANY_KEYS = "wrong only with as many keys as heads of queries that share keys, which no telling case has"
+NO_FEATURES = "heads without features, which no telling case has"
 ONE_COLUMN = "with one column the loss and its gradients are 0"
 ONE_NUMBER = "only a q with one element in all shows it"
 NO_COLUMN = "a target that is no column: no family has one"
@@ -77,6 +79,8 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("max_pool2d_grad", r"operand 0: NaN taken for 0", UNSPECIFIED),
     ("attention", r"operand 1: axis 2: wrong if its size is 1$", ONE_KEY),
     ("attention_grad", r"operand [12]: axis 2: wrong if its size is 1$", KEY_GRADIENT),
+    ("attention_grad", r"attention_grad: 1 -> 2 \(2\)", AS_MANY_KEYS),
+    ("attention_grad", r"attention_grad: max\(D, 1\)", NO_FEATURES),
     ("attention_grad", r"attention_grad: (q.dtype == torch.float32 ->|x if aligned)", ON_A_GPU),
     ("(grouped_)?block_scaled_matmul", r"operand [02]: rounded to bfloat16$", EXACT_CODES),
     ("block_scaled_matmul", r"block_scaled_matmul: [ab](\[:, span\]\.astype|\.float)\(.*(16|half)", EXACT_CODES),

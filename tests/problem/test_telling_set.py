@@ -1,0 +1,160 @@
+"""The telling cases of each operation: what its declarations lead to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from judging import CPU
+
+from suite import ops
+from suite.checking.problem import Problem
+from suite.problem import specials
+from suite.problem.accepted_cases import added_operands
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> None:
+    op = ops.get(name)
+    names = [each.name for each in op.all_telling]
+    usual = [each for each in op.all_telling if not added_operands(op, op.case(each.shape, **each.options))]
+    assert 20 <= len(usual) <= 148
+    assert len(set(names)) == len(names) <= len(usual) + 80
+    for dtype in op.dtypes:
+        for precision in op.precisions(dtype):
+            cases = op.telling_cases(dtype, precision)
+            assert set(names) - set(cases) <= {"exact_sums"}, "a family of float8"
+            assert all(math.prod(op.output_shape(case)) <= 2**20 for case in cases.values())
+            assert all((case.dtype, case.precision) == (dtype, precision) for case in cases.values())
+    assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling)
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_every_operand_has_special_numbers_and_far_offsets_and_every_result_many_elements(name: str) -> None:
+    op = ops.get(name)
+    told = {each.inputs for each in op.all_telling}
+    untold = {special for special in specials.names(9) if {special, f"{specials.kind_of(special)}@"} & set(op.untold)}
+    operands = len(op.operands(op.case(op.usual_shape)))
+    assert set(specials.names(operands)) <= told | untold
+    placed = [each.inputs.split("+")[-1].split("/") for each in op.all_telling]
+    assert all(any("stepped" in each[position : position + 1] for each in placed) for position in range(operands))
+    shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in op.all_telling]
+    assert all(max(map(math.prod, result)) > 2**16 for result in zip(*shapes, strict=True) if result[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "position", "inputs"),
+    [
+        ("int4_matmul", {"zeros": True}, 3, {"repeated0", "repeated1", "misaligned", "far0", "far1"}),
+        ("lstm", {"layers": "2"}, 6, {"repeated2", "misaligned", "far0", "nan@6", "infinity@6", "subnormal@6"}),
+    ],
+)
+def test_operands_of_an_option_have_cases_of_their_own(
+    name: str, options: dict[str, Any], position: int, inputs: set[str]
+) -> None:
+    alike = [each.inputs for each in ops.get(name).all_telling if options.items() <= each.options.items()]
+    words = [each.split("/") for each in alike]
+    told = {each[position] for each in words if len(each) > position} | {each[0] for each in words if len(each) == 1}
+    assert inputs <= told
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_each_value_of_an_option_has_repeated_operands(name: str) -> None:
+    op = ops.get(name)
+    repeated = [each.options for each in op.all_telling if "repeated" in each.inputs]
+    choices = [{option.name: value} for option in op.options if not option.beyond for value in option.values[1:]]
+    assert all(any(chosen.items() <= options.items() for options in repeated) for chosen in choices)
+
+
+@pytest.mark.parametrize("name", ["vector_add", "matmul", "lstm", "conv2d", "cumsum", "grouped_matmul", "top_k"])
+def test_each_dimension_has_a_size_that_is_a_multiple_of_4_and_not_of_8(name: str) -> None:
+    op = ops.get(name)
+    shapes = [dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling]
+    assert all(
+        any(shape[dim] % 8 == 4 for shape in shapes) for dim in op.dims if dim not in ("R", "S", "stride", "padding")
+    )
+
+
+@pytest.mark.parametrize("name", ["vector_add", "softmax", "matmul", "linear_sigmoid_grad", "cross_entropy"])
+def test_each_long_dimension_has_multiples_of_each_small_power_of_two_and_of_none_larger(name: str) -> None:
+    op = ops.get(name)
+    for position in range(len(op.dims)):
+        sizes = {each.shape[position] for each in op.all_telling if each.shape[position] > 64}
+        assert {size & -size for size in sizes} >= {1, 2, 4, 8, 16}
+        assert any(64 < size < 128 for size in sizes)
+
+
+@pytest.mark.parametrize("name", ops.alone())
+def test_rows_that_permit_wide_loads_are_not_always_dense(name: str) -> None:
+    op = ops.get(name)
+    halved = [op.operands(op.case(each.shape))[0] for each in op.all_telling if each.inputs == "halved"]
+    assert any(first[-1] % 8 == 0 for first in halved)
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "options"),
+    [
+        ("int4_matmul", 3, {"zeros": True}),
+        ("block_scaled_matmul", 1, {}),
+        ("lstm", 1, {}),
+        ("quantize", -1, {"group": "128"}),
+    ],
+)
+def test_the_last_two_axes_of_each_array_are_equal_in_some_case(
+    name: str, position: int, options: dict[str, Any]
+) -> None:
+    op = ops.get(name)
+    alike = [op.case(each.shape, **each.options) for each in op.all_telling if options.items() <= each.options.items()]
+    arrays = [(op.operands(each) if position >= 0 else op.output_shapes(each))[position] for each in alike]
+    assert any(array[-1] == array[-2] > 2 for array in arrays)
+
+
+def test_a_long_dimension_meets_every_layout_and_option() -> None:
+    long = [each for each in ops.get("lstm").all_telling if 131 in each.shape]
+    placed = {each.inputs.split("/")[2] for each in long if "/" in each.inputs}
+    assert placed >= {"transposed", "padded", "stepped", "misaligned"}
+    assert {each.options.get("layers", "1") for each in long} == {"1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "axis", "options"),
+    [
+        ("quantize", 1, 1, {"group": "128"}),
+        ("quantize", 1, 0, {"group": "128x128"}),
+        ("rope", 0, 0, {"direction": "inverse"}),
+        ("attention_grad", 1, 1, {"causal": True}),
+    ],
+)
+def test_axes_are_longer_than_a_tile_with_each_value_of_an_option(
+    name: str, result: int, axis: int, options: dict[str, Any]
+) -> None:
+    op = ops.get(name)
+    alike = [each for each in op.all_telling if options.items() <= each.options.items()]
+    shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in alike]
+    assert max(shape[result][axis] for shape in shapes) > 64
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [(name, inputs) for name in ops.alone() for inputs, family in ops.get(name).families.items() if family.arguments],
+)
+def test_an_argument_of_the_covering_set_leaves_results_that_tell(name: str, inputs: str) -> None:
+    op = ops.get(name)
+    truth = Problem(op.case(op.usual_shape, inputs=inputs), 0, CPU).truth(0)
+    assert all(each.value.unique().numel() > 1 for each in truth)
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(name: str) -> None:
+    op = ops.get(name)
+    shares = [set(op.telling_cases(dtype, op.precisions(dtype)[0], first=True)) for dtype in op.dtypes]
+    assert sum(map(len, shares)) == len(set().union(*shares))
+    assert set().union(*shares) | {"exact_sums"} >= {each.name for each in op.all_telling if each.first}
+    assert sum(map(len, shares)) < 0.6 * len(op.all_telling)
+
+
+def test_float8_has_the_cases_that_it_can_represent() -> None:
+    cases = ops.get("matmul").telling_cases("float8_e4m3fn", "fast")
+    assert "many_rows" in cases
+    assert "infinity" not in cases
