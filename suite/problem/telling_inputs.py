@@ -126,7 +126,7 @@ def _wide_shape(op: Declared, multiple: int, options: Mapping[str, Any]) -> Shap
 
 
 def far(op: Declared) -> Iterator[TellingCase]:
-    """Slices of an axis so far apart that offsets have more than 31 bits, for each axis. The second permits wide loads."""
+    """Slices of an axis 2^31 elements apart, for each axis; the sizes of the second case permit wide loads."""
     for options, new in operand_groups(op):
         shapes = (op.usual_shape, _wide_shape(op, WIDE[0], options) or op.usual_shape)
         for number, inputs in enumerate(far_apart.layouts(axes_of(op, options), layouts.FAR)):
