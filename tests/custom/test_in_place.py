@@ -169,7 +169,7 @@ def with_out(x: torch.Tensor) -> torch.Tensor:
     torch.add(x, 1.1, out=out)
     torch.mul(out, x, out=out)
     torch.softmax(out, 1, out=out)
-    torch.matmul(out, x, out=out)
+    torch.matmul(out * 1.0, x, out=out)  # BLAS may clear its result before it reads an operand that is the same
     torch.cumsum(out, 0, out=out)
     torch.max(out * 1.1, 1, out=(values, places))
     return out.add_(values).add_(places)

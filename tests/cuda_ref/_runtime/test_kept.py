@@ -339,7 +339,9 @@ def test_a_compiled_function_has_one_graph() -> None:
         ),
         (
             "attention_grad",
-            "(Tensor q, Tensor k, Tensor v, Tensor do, *, bool causal=False, float? sm_scale=None, int? window=None) "
+            "(Tensor q, Tensor k, Tensor v, Tensor do, Tensor? scale_q=None, Tensor? scale_k=None, "
+            "Tensor? scale_v=None, Tensor? scale_do=None, "
+            "*, bool causal=False, float? sm_scale=None, int? window=None) "
             "-> (Tensor, Tensor, Tensor)",
         ),
         (
