@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from suite.hardware.host import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores it, and so would its processes
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 """Device files of NVIDIA GPUs, on Linux and in Windows' subsystem for Linux."""
