@@ -14,7 +14,7 @@ DETERMINISTIC = True
 LINE = 8
 """Packs of 16 bytes in a line of memory: each slot begins at a whole one."""
 SECOND_CROSSING_BYTES = 600_000
-"""What NVLink moves at 300 GB/s in the 2 us that a second crossing is assumed to take."""
+"""Bytes that NVLink moves at 300 GB/s in 2 us, the assumed time of a second crossing."""
 
 
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:

@@ -14,7 +14,7 @@ constexpr int THREADS = 512;
 // Calls of a kernel have at most this many meetings: their numbers are those of the calls times this, and what follows.
 constexpr unsigned MEETINGS = 64;
 
-// What the threads of this block have written before a barrier is visible to whoever reads the number by load_acquire.
+// Publishes all that this block wrote before a barrier: it is visible to whoever reads the number by load_acquire.
 __device__ __forceinline__ void store_release(unsigned* flag, unsigned number) {
 #ifdef __CUDA_ARCH__
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(number) : "memory");
