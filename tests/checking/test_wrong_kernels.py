@@ -59,7 +59,7 @@ LARGE_FLOPS = 2**22
 
 
 def parts(entry: Entry) -> set[tuple[str, ...]]:
-    """Return what a mistake covers: pairs of framework, operation, verdict and dtype; its diagnosis if its case is small."""
+    """Return what a mistake covers: pairs of framework, operation, verdict and dtype; of a small case its diagnosis."""
     framework, operation, wrong = entry.framework, entry.operation, entry.wrong
     found = {(framework, operation), (framework, wrong.verdict), (operation, wrong.verdict), (operation, wrong.dtype)}
     return found if ops.operation(entry.case).flops(entry.case) > LARGE_FLOPS else {(said(entry),), *found}
