@@ -161,31 +161,6 @@ def as_they_arrive(
     copies.wait_stream(current)
 
 
-def all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Gathers x (M, K) of all ranks, in their order: (ranks M, K). One kernel reads them all.
-
-    A CUDA graph cannot repeat this: see `as_they_arrive`.
-    """
-    memory, _, shared = shares(x.shape, x.dtype, x.device, group, "gathered")
-    shared[memory.rank].copy_(x)
-    memory.meet()
-    return torch.cat(shared)
-
-
-def shares(
-    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, group: dist.ProcessGroup, use: str
-) -> tuple[Workspace, int, list[Tensor]]:
-    """The tensor that each rank has for the others, in the half of this call, and the byte of the data where it begins.
-
-    The ranks must meet after they have written it, in each call: see `_turn`.
-    """
-    count = math.prod(shape) * dtype.itemsize
-    memory = workspace(group, device, 512 * -(-count // 256), use)
-    start = _turn(group, device, memory, use) * memory.data_bytes // 2
-    begin = HEADER + start
-    return memory, start, [each[begin : begin + count].view(dtype).view(shape) for each in memory.views]
-
-
 def all_to_all(
     product: Callable[[int, Tensor], None],
     shape: tuple[int, ...],

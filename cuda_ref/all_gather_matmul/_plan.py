@@ -7,6 +7,7 @@ products read w once for each rank. For many rows they hide all copies but the f
 import torch
 from torch import Tensor
 
+from cuda_ref.all_reduce._shares import BYTES_PER_US, START_US
 from cuda_ref.matmul._model import costs_of, predicted_us
 from cuda_ref.matmul._plan import best_of, problem_of
 from cuda_ref.matmul._tiles import KERNELS, WGMMA, Problem
@@ -33,7 +34,7 @@ def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> 
         for each, kernels in ((share, WGMMA), (whole, KERNELS))
     )
     copy_us = 2 * share.M * share.K / LINK_BYTES_PER_US
-    return overlapped_us(ranks, copy_us, share_us) < gathered_us(ranks, copy_us, whole_us)
+    return overlapped_us(ranks, copy_us, share_us) < gathered_us(ranks, 2 * share.M * share.K, whole_us)
 
 
 def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
@@ -46,6 +47,6 @@ def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
     return end
 
 
-def gathered_us(ranks: int, copy_us: float, whole_us: float) -> float:
+def gathered_us(ranks: int, share_bytes: float, whole_us: float) -> float:
     """The time of a gather by one kernel, and a product after it."""
-    return MEET_US + COPY_US + (ranks - 1) * copy_us + whole_us
+    return START_US + (ranks - 1) * share_bytes / BYTES_PER_US + whole_us

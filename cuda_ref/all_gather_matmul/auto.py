@@ -7,9 +7,9 @@ import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.symmetric import all_gather
 from cuda_ref.all_gather_matmul import wgmma as overlapped
 from cuda_ref.all_gather_matmul._plan import is_overlapped
+from cuda_ref.all_reduce._shares import all_gather
 from cuda_ref.matmul import auto as product
 from cuda_ref.matmul import wgmma
 

@@ -1,4 +1,4 @@
-"""Chooses between products for each rank, overlapped with copies, and one product of all rows before one sum.
+"""Chooses between products for each rank, overlapped with copies, and one product of all rows before the sum.
 
 The products' times are those of the model of matmul. For few rows a product takes as long as reading w, and overlapped
 products read w once for each rank.
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from cuda_ref.all_gather_matmul._plan import COPY_US, LINK_BYTES_PER_US, MEET_US
+from cuda_ref.all_reduce._shares import BYTES_PER_US, PACK, START_US
 from cuda_ref.matmul._model import costs_of, predicted_us
 from cuda_ref.matmul._plan import best_of, multiprocessors
 from cuda_ref.matmul._tiles import WGMMA, Problem
-from cuda_ref.matmul_reduce_scatter._whole import PACK
 
 
 def is_overlapped(x: Tensor, w: Tensor, ranks: int) -> bool:
@@ -30,8 +30,9 @@ def overlaps(share: Problem, ranks: int, device: torch.device | None = None) -> 
     whole = share._replace(M=ranks * share.M)
     costs = costs_of(device)
     share_us, whole_us = (predicted_us(best_of(each, WGMMA, device), each, costs) for each in (share, whole))
-    copy_us = 2 * share.M * share.N / LINK_BYTES_PER_US
-    return overlapped_us(ranks, copy_us, share_us) < whole_first_us(ranks, copy_us, whole_us)
+    share_bytes = 2 * share.M * share.N
+    overlapped = overlapped_us(ranks, share_bytes / LINK_BYTES_PER_US, share_us)
+    return overlapped < whole_first_us(ranks, share_bytes, whole_us)
 
 
 def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
@@ -42,6 +43,6 @@ def overlapped_us(ranks: int, copy_us: float, share_us: float) -> float:
     return max(copied + MEET_US, ranks * share_us) + COPY_US
 
 
-def whole_first_us(ranks: int, copy_us: float, whole_us: float) -> float:
-    """The time of one product, and of a kernel that meets the others and reads this rank's rows from all of them."""
-    return whole_us + MEET_US + COPY_US + (ranks - 1) * copy_us
+def whole_first_us(ranks: int, share_bytes: float, whole_us: float) -> float:
+    """The time of one product, and of a kernel that sends the rows of the others and adds this rank's."""
+    return whole_us + START_US + (ranks - 1) * share_bytes / BYTES_PER_US

@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, in CUDA: overlapped products, or one product before one sum.
+"""The product with K split over the ranks, in CUDA: overlapped products, or one product before the sum.
 
 A model of the times chooses (_plan.py). Overlapped products read w once for each rank, which is slower for few rows.
 """
@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._runtime.contract import check_split_matmul
+from cuda_ref.all_reduce._shares import reduce_scatter
 from cuda_ref.matmul import wgmma
 from cuda_ref.matmul_reduce_scatter import wgmma as overlapped
 from cuda_ref.matmul_reduce_scatter._plan import is_overlapped
-from cuda_ref.matmul_reduce_scatter._whole import summed
 
 REQUIRES = "sm_90"
 
@@ -29,11 +29,9 @@ def matmul_reduce_scatter(
         return x.new_zeros(M, N)
     if is_overlapped(x, w, group.size()):
         return overlapped.matmul_reduce_scatter(x, w, group=group, precision=precision)
-
-    def product(into: Tensor) -> None:
-        wgmma.run(wgmma.choose(x, w, precision), x, w, precision, out=into)
-
-    return summed(product, M, N, x.dtype, x.device, group)
+    product = x.new_empty(x.shape[0], N)
+    wgmma.run(wgmma.choose(x, w, precision), x, w, precision, out=product)
+    return reduce_scatter(product, group)
 
 
 def config(x: Tensor, w: Tensor, *, group: dist.ProcessGroup, precision: str = "ieee") -> str:

@@ -15,7 +15,7 @@ import torch.multiprocessing as processes
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.all_reduce import packets
+from cuda_ref.all_reduce import _shares, packets
 
 KERNELS = (("", 0), (".packets", 1), (".packets", 2), (".two_shot", 0), (".ring", 0), (".overlapped", 0))
 """Names, and the steps of cuda/packets."""
@@ -51,13 +51,31 @@ def one_rank(rank: int, ranks: int, meeting: str) -> None:
             if name != ".ring":  # rounds each sum, in another order
                 assert torch.equal(found, total.to(dtype)), (name, call)
             torch.testing.assert_close(found.float(), total, rtol=0, atol=0.1)
+    for call, (n, dtype) in enumerate(SIZES * 2):
+        check_shares(rank, call, n, dtype, ranks)
     dist.destroy_process_group()
+
+
+def check_shares(rank: int, call: int, n: int, dtype: torch.dtype, ranks: int) -> None:
+    """A reduce-scatter, an all-gather and a sum, which use the same memory in turns."""
+    group, lanes = dist.group.WORLD, 16 // dtype.itemsize
+    assert group is not None
+    xs = [x.view(ranks, -1) for x in vectors(ranks * lanes * n, dtype, ranks, call)]
+    total = torch.zeros(ranks, lanes * n)
+    for x in xs:
+        total += x.float()
+    assert torch.equal(_shares.reduce_scatter(xs[rank], group), total[rank : rank + 1].to(dtype)), call
+    xs = [x.view(n, 1) for x in vectors(n, dtype, ranks, call)]
+    assert torch.equal(_shares.all_gather(xs[rank], group), torch.cat(xs)), call
+    packets.SECOND_CROSSING_BYTES = -1
+    found = packets.all_reduce(xs[rank].view(-1), group=group)
+    torch.testing.assert_close(found.float(), sum(x.float().view(-1) for x in xs), rtol=0, atol=0.1)
 
 
 @pytest.mark.slow(seconds=30)
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_calls_leave_the_memory_as_the_next_ones_need_it(ranks: int, tmp_path: Path) -> None:
-    for name in ("all_reduce", "packets", "two_shot", "ring", "overlapped"):
+    for name in ("all_reduce", "packets", "two_shot", "ring", "overlapped", "_shares"):
         build.library(f"all_reduce/{name}", "host")  # once, not in each rank
     processes.spawn(one_rank, (ranks, str(tmp_path / "meeting")), nprocs=ranks)
 

@@ -18,7 +18,7 @@ def test_a_copy_behind_a_product_costs_nothing() -> None:
     assert overlapped_us(2, 50.0, 100.0) == 200.0 + 3.0
     assert overlapped_us(4, 50.0, 100.0) == 400.0 + 3.0
     assert overlapped_us(2, 150.0, 100.0) == 100.0 + 3.0 + 150.0 + 3.0 + 3.0
-    assert whole_first_us(3, 50.0, 100.0) == 206.0
+    assert whole_first_us(3, 3e6, 100.0) == 100.0 + 5.0 + 20.0
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

@@ -1,0 +1,71 @@
+"""The time of a run on all GPUs beside that on one: the drawn cases, the three runs, and the verdict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.cli.shape_files import shapes_from
+from suite.hardware.device import resolve
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
+from tests.diff.rows import folder, ranked, row
+from validation import fleet
+
+
+def test_the_plan_of_a_run_has_the_drawn_cases_and_no_others(tmp_path: Path) -> None:
+    cases = fleet.draw(20, 1)
+    assert len({case.operation for case in cases}) == 20
+    (tmp_path / "cases.json").write_text(fleet.workload(cases).text())
+    _, found = shapes_from(tmp_path / "cases.json")
+    assert found is not None
+    names = tuple(case.operation for case in cases)
+    jobs = plan(Selection(names, dtypes=(fleet.DTYPE,), workloads=(found,), inputs=("none",)), resolve("cpu"))
+    assert {case for job in jobs for case in job.cases} == set(cases)
+
+
+def test_a_draw_depends_on_the_seed_alone() -> None:
+    assert fleet.draw(10, 1) == fleet.draw(10, 1) != fleet.draw(10, 2)
+
+
+def with_runs(monkeypatch: pytest.MonkeyPatch, sources: dict[str, Path], waits: dict[str, float]) -> None:
+    """Replaces each run by one that waits, then has the tables of a source."""
+    code = "import shutil, sys, time; time.sleep(float(sys.argv[1])); shutil.copytree(sys.argv[2], sys.argv[3])"
+
+    def commands(cases: object, shapes: Path, out: Path, extra: object) -> dict[str, list[str]]:
+        return {
+            name: [sys.executable, "-S", "-c", code, str(waits[name]), str(source), str(out / name)]
+            for name, source in sources.items()
+        }
+
+    monkeypatch.setattr(fleet, "commands", commands)
+
+
+@pytest.mark.parametrize(
+    ("us", "wait_s", "status"), [(100.5, 0.1, 0), (150.0, 0.1, 1), (100.5, 1.5, 1)], ids=["ok", "differs", "slow"]
+)
+def test_the_verdict_needs_the_share_and_the_same_rows(
+    us: float, wait_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, every = (
+        folder(tmp_path / name, [row(us=value), *ranked({"torch": 10.0}, 0.001)])
+        for name, value in (("of one", 100.0), ("of all", us))
+    )
+    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": wait_s, "one": 1.5})
+    assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
+
+
+def test_a_row_of_one_run_alone_is_named(tmp_path: Path) -> None:
+    one = folder(tmp_path / "one", [row(us=100.0), *ranked({"torch": 10.0}, 0.001)])
+    every = folder(tmp_path / "all", [row(us=100.0)])
+    agree, lines = fleet.agreement(one, every)
+    assert not agree
+    assert any(line.startswith("in one run alone: ") and "torch" in line for line in lines)
+
+
+def test_a_run_beyond_its_time_is_cut(tmp_path: Path) -> None:
+    found = fleet.run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "none", 0.3)
+    assert not found.complete
+    assert found.seconds < 20
