@@ -1,4 +1,4 @@
-"""Fewer combinations on a machine without a GPU: covering sets, which still have every value, or every pair of them."""
+"""Which parameter sets `make test` runs: covering sets, which have every part of all. The others are `thorough`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, Protocol, TypeVar
+
+import pytest
 
 Row = TypeVar("Row", bound=tuple[Hashable, ...])
 Item = TypeVar("Item", bound=Hashable)
@@ -20,6 +22,12 @@ class Test(Protocol):
 
 
 Named = TypeVar("Named", bound=Test)
+THOROUGH = pytest.mark.thorough
+
+
+def thorough_unless(kept: bool) -> list[pytest.MarkDecorator]:
+    """The marks of a parameter set: none if it is `kept` for `make test`."""
+    return [] if kept else [THOROUGH]
 
 
 def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
