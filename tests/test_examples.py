@@ -18,6 +18,7 @@ from suite.core.paths import ROOT
 EXAMPLES = ROOT / "examples"
 
 
+@pytest.mark.thorough
 def test_the_tests_of_the_example_project_pass(tmp_path: Path) -> None:
     project = shutil.copytree(EXAMPLES / "pytest_project", tmp_path / "project")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=."]

@@ -109,6 +109,7 @@ def test_the_wheel_takes_one_name(home: Path) -> None:
     _run(home, home / "env/bin/python", "-c", f"FOLDERS = {FOLDERS}{PROGRAM}")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(GPU), reason="the file's Triton kernel is interpreted")
 def test_the_commands_run_beside_another_suite(home: Path) -> None:
     python, command = home / "env/bin/python", home / "env/bin/kernel-suite"

@@ -42,9 +42,10 @@ HEAVY = {"helion", "liger_kernel", "quack", "tokamax", "cutlass"}
 
 
 @pytest.mark.slow(seconds=20)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["some", "all"])
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_an_implementation_imports_no_neighbours(framework: str, every: bool) -> None:
-    """Without `--all-cases` some implementations: each operation has one, and so has each variant's name."""
+    """In `make test` some implementations: each operation has one, and so has each variant's name."""
     implementations = [
         each for op in ops.names() for each in builtin.implementations(op) if each.framework == framework
     ]

@@ -86,7 +86,7 @@ def combinations(*, on_gpu: bool) -> list[Combination]:
 
 
 def parts(row: Combination) -> set[tuple[str, object]]:
-    """What `make test` covers: each implementation in every dtype and with every option, each framework on all inputs."""
+    """What `make test` covers: each implementation with all dtypes and all options, each framework on all inputs."""
     framework = row.implementation.partition("/")[0]
     return {(row.implementation, row.dtype), (row.implementation, row.choice), (framework, row.inputs)}
 

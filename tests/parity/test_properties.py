@@ -140,10 +140,7 @@ def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: 
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     op, device = ops.get(implementation.operation), torch.device(where.type)
     count = EXAMPLES.get(implementation.framework, 5) // max(1, len(op.outputs))  # a result costs as much as a call
-    if implementation.framework == "triton" and where.type == "cuda":
-        count = 3
-    else:
-        count = max(2, count // share)
+    count = 3 if implementation.framework == "triton" and where.type == "cuda" else max(2, count // share)
 
     @settings(LIMITS, max_examples=count)
     @given(problems(op))

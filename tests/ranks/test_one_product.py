@@ -27,7 +27,7 @@ def matmul_reduce_scatter(x, w, *, group, precision="ieee"):
 
 
 @pytest.mark.slow(seconds=25)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.thorough), 3])
 def test_one_product_before_one_sum_agrees(tmp_path: Path, ranks: int) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE)
