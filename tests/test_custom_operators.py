@@ -31,7 +31,7 @@ def lines(name: str, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "claims"),
     [
-        ("torch_library", {"result equal", "gradient equal", "compiled equal"}),
+        pytest.param("torch_library", {"result equal", "gradient equal", "compiled equal"}, marks=pytest.mark.thorough),
         ("jax_ffi", {"result equal", "in a program", "for each row"}),
     ],
 )

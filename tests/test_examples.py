@@ -169,6 +169,7 @@ def test_the_whole_cuda_program_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "0 of 1000003 elements are wrong\n")
 
 
+@pytest.mark.thorough
 def test_the_examples_of_measuring_well_run() -> None:
     """Their figures depend on the machine. That each naive number misleads does not."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

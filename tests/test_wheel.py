@@ -130,6 +130,7 @@ def test_the_commands_run_beside_another_suite(home: Path) -> None:
     assert "triton/fast_exponential" in _run(home, command, "list", "sigmoid")
 
 
+@pytest.mark.thorough
 def test_a_missing_framework_is_unavailable_with_the_command_that_installs_it(wheel: Path, tmp_path: Path) -> None:
     absent = ("jax", "jaxlib", "triton", "ninja")
     scripts = environment(tmp_path, wheel, absent)

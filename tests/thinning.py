@@ -71,3 +71,10 @@ def covering_parts(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) 
             kept.add(item)
             missing -= parts[item]
     return [each for each in items if each in kept]
+
+
+def chosen_by(items: Sequence[Any], parts_of: Callable[[Any], set[Any]], name: Callable[[Any], str]) -> list[object]:
+    """The parameter sets of the items; `make test` has fewer, with every part that occurs in them."""
+    parts = {name(each): parts_of(each) for each in items}
+    kept = covering_parts([*parts], parts.__getitem__)
+    return [pytest.param(each, id=name(each), marks=thorough_unless(name(each) in kept)) for each in items]

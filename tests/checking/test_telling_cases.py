@@ -152,11 +152,16 @@ def refusal(session: Session, cheat: Cheat) -> str:
     return result.reason
 
 
+def is_kept(cheat: Cheat) -> bool:
+    """Files in CUDA take seconds to build, and are checked as others are."""
+    return not (cheat.twin_of and cheat.in_whole_runs) and not (cheat.path.suffix == ".cu" and cheat.kind == "memory")
+
+
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
     """Those that run on a CPU. `test_judged_timing.py` has whole runs of some twins, which are `thorough` here."""
     names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
     return [
-        pytest.param(each, id=each.name, marks=thorough_unless(not each.in_whole_runs or not each.twin_of))
+        pytest.param(each, id=each.name, marks=thorough_unless(is_kept(each)))
         for each in gallery
         if not each.gpu and names[each.twin_of or each.name] in kinds
     ]

@@ -89,7 +89,7 @@ def test_a_spill_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arch"),
     [
-        pytest.param(name, arch, marks=thorough_unless(arch == "sm_80" and place % SAMPLE == 0), id=f"{name}-{arch}")
+        pytest.param(name, arch, marks=thorough_unless(arch == "sm_80" and place % SAMPLE == 1), id=f"{name}-{arch}")
         for place, name in enumerate(KERNELS)
         for arch in ("sm_80", "newest")
     ],
