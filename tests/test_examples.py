@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from thinning import THOROUGH
 
 from cuda_ref.build import compiler
 from suite.core.paths import ROOT
@@ -140,9 +141,21 @@ def test_the_limits_of_the_emulation_are_printed_as_such() -> None:
     ("right", "wrong", "found"),
     [
         ("if (i < n) out[i]", "out[i]", "reads index 100"),
-        ("(device_a, device_b, device_out, n);", "(a, device_b, device_out, n);", "a pointer of the host"),
-        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument"),
-        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpyAsync(device_out, out,", "invalid argument"),
+        pytest.param(
+            "(device_a, device_b, device_out, n);",
+            "(a, device_b, device_out, n);",
+            "a pointer of the host",
+            marks=THOROUGH,
+        ),
+        pytest.param(
+            "check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument", marks=THOROUGH
+        ),
+        pytest.param(
+            "check(cudaMemcpy(out, device_out,",
+            "check(cudaMemcpyAsync(device_out, out,",
+            "invalid argument",
+            marks=THOROUGH,
+        ),
     ],
     ids=["no guard", "host pointer", "copy in the wrong direction", "asynchronous copy in the wrong direction"],
 )

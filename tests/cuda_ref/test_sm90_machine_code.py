@@ -15,10 +15,12 @@ from cuda_ref.build import cache as _cache
 from cuda_ref.build import compiler, libraries
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+EMULATED = tuple({f"{name.partition('/')[0]}/" for name in KERNELS if name.endswith(".cu")})
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
-IN_MAKE_TEST = {name for name in SOURCES if f"{name}.cu" not in KERNELS and "/_" not in name}
-"""Kernels that nothing emulates. A file with an underscore is another one's kernel for another type."""
+BY_OPERATION = {name.partition("/")[0]: name for name in SOURCES}
+IN_MAKE_TEST = {name for operation, name in BY_OPERATION.items() if not f"{operation}/".startswith(EMULATED)}
+"""One kernel of each operation, unless tests emulate kernels of that operation."""
 WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients"
 """Kernels before and after those that multiply."""
 
@@ -137,7 +139,7 @@ def test_the_loop_of_products_has_no_quotients(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul/tma_wgmma", "matmul/warp_specialized"])
+@pytest.mark.parametrize("name", sources("matmul/tma_wgmma", "matmul/warp_specialized"))
 def test_the_rungs_have_products_for_each_layout(name: str) -> None:
     kernels = machine_code(name)
     assert len(kernels) == 8

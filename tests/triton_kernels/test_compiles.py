@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,9 @@ FOUR_PROGRAMS = "attention_packed float16 64"
 
 def chosen(groups: Iterable[Sequence[str]]) -> list[str]:
     """The launches of `make test`: the first of each operation, with its first configuration."""
-    first = {operation_of(launch): launch for group in groups for launch in reversed(group)}
+    first: dict[str, str] = {}
+    for launch in chain(*groups):
+        first.setdefault(operation_of(launch), launch)
     return [f"{launch.removesuffix(' first')} first" for launch in first.values()]
 
 
