@@ -86,8 +86,8 @@ def combinations(*, on_gpu: bool) -> list[Combination]:
 
 
 def parts(row: Combination) -> set[tuple[str, object]]:
-    """What `make test` covers: each implementation with all dtypes and all options, and on all inputs those with kernels
-    of their own, in Triton and CUDA. Of the other frameworks each runs on all inputs, by any of its implementations."""
+    """What `make test` covers: each implementation with all dtypes and all options; in Triton and CUDA each with all
+    inputs, in other frameworks any of its implementations."""
     framework = row.implementation.partition("/")[0]
     runner = row.implementation if framework in ("triton", "cuda") else framework
     return {(row.implementation, row.dtype), (row.implementation, row.choice), (runner, row.inputs)}
