@@ -1,5 +1,6 @@
 # make compare    sets up .venv, then compares the implementations of one operation (OP=matmul)
-# make test       sets up .venv, then runs the tests
+# make test       sets up .venv, then runs the tests, but those that repeat a meaning over more cases
+# make thorough   sets up .venv, then runs those
 # make quick      sets up .venv, then runs a sample of the tests, in under 90 seconds
 # make lint       formatting, style and types
 PYTHON ?= python3
@@ -21,14 +22,17 @@ TORCH_CPU       := torch==$(shell sed -n 's/^torch==//p' constraints.txt)+cpu
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP_INSTALL     := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: compare test quick lint
+.PHONY: compare test thorough quick lint
 compare: $(VENV)/.ready
 	$(PY) -m suite compare --op $(OP)
 
 # Test files are compiled once, and not in each of their many processes, whatever the environment says.
-test quick: export PYTHONDONTWRITEBYTECODE :=
+test thorough quick: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready
 	$(PY) -m pytest -n auto --dist worksteal
+
+thorough: $(VENV)/.ready
+	$(PY) -m pytest -n auto --dist worksteal -m thorough
 
 quick: $(VENV)/.ready
 	$(PY) -m pytest -n auto --quick

@@ -83,21 +83,8 @@ def where(device: str) -> Device:
     return found
 
 
-@pytest.fixture(scope="session")
-def every(request: pytest.FixtureRequest) -> bool:
-    """True with `--all-cases`: nothing is left out to save time."""
-    return bool(request.config.getoption("all_cases"))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
-    parser.addoption(
-        "--all-cases",
-        action="store_true",
-        help="without a GPU: every combination of implementation, family and dtype, not every pair, in parity tests; "
-        "every launch and configuration in the tests of compiled Triton kernels; every kernel in those of CUDA; "
-        "all lines over ranks on telling cases; all wrong kernels, cheats, exercises and random layouts",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -126,8 +113,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("gpu") and not GPU:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
-        if item.get_closest_marker("all_cases") and not item.config.getoption("all_cases"):
-            item.add_marker(pytest.mark.skip(reason="runs with --all-cases"))
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
     items.sort(key=_order)

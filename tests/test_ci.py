@@ -27,7 +27,7 @@ def ran(path: Path, **programs: str) -> tuple[list[str], str]:
 
 
 INSTALL = ["apt-get -qq update", "apt-get -qq --yes --no-install-recommends install chromium"]
-MAKE = ["make lint", "make test"]
+MAKE = ["make lint", "make test", "make thorough"]
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_a_browser_is_installed_where_it_can_be(tmp_path: Path, programs: dict[s
 
 def test_a_failed_installation_is_said_and_the_tests_run(tmp_path: Path) -> None:
     calls, said = ran(tmp_path, **{"apt-get": "exit 100", "id": "echo 0"})
-    assert calls[-2:] == MAKE
+    assert calls[-3:] == MAKE
     assert BROWSER in said

@@ -31,7 +31,7 @@ def lines(name: str, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "claims"),
     [
-        ("torch_library", {"result equal", "gradient equal", "compiled equal"}),
+        pytest.param("torch_library", {"result equal", "gradient equal", "compiled equal"}, marks=pytest.mark.thorough),
         ("jax_ffi", {"result equal", "in a program", "for each row"}),
     ],
 )
@@ -40,7 +40,7 @@ def test_a_custom_operator_is_right(name: str, claims: set[str], tmp_path: Path)
 
 
 @pytest.mark.slow(seconds=180)
-@pytest.mark.all_cases
+@pytest.mark.thorough
 @pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
 @pytest.mark.skipif(importlib.util.find_spec("ninja") is None, reason="needs ninja")
 def test_an_extension_in_cpp_is_right_and_refuses_other_types(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     """Planning is real. Runs, searches, reports and skeletons are not."""
     import webbrowser
 
-    from suite.cluster import dask_settings, hosts, remote
+    from suite.cluster import dask_settings, hosts, local, remote
     from suite.hardware.device import Device
     from suite.new_op import skeletons
     from suite.profiling import once
@@ -94,6 +94,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     none: Any = lambda *_, **__: []  # noqa: E731
     for module, name in (
         (compare, "compare"),
+        (local, "compare"),
         (remote, "compare"),
         (tune, "tune"),
         (write, "write"),

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from thinning import THOROUGH
 
 from cuda_ref.build import compiler
 from suite.core.paths import ROOT
@@ -18,6 +19,7 @@ from suite.core.paths import ROOT
 EXAMPLES = ROOT / "examples"
 
 
+@pytest.mark.thorough
 def test_the_tests_of_the_example_project_pass(tmp_path: Path) -> None:
     project = shutil.copytree(EXAMPLES / "pytest_project", tmp_path / "project")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=."]
@@ -139,9 +141,21 @@ def test_the_limits_of_the_emulation_are_printed_as_such() -> None:
     ("right", "wrong", "found"),
     [
         ("if (i < n) out[i]", "out[i]", "reads index 100"),
-        ("(device_a, device_b, device_out, n);", "(a, device_b, device_out, n);", "a pointer of the host"),
-        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument"),
-        ("check(cudaMemcpy(out, device_out,", "check(cudaMemcpyAsync(device_out, out,", "invalid argument"),
+        pytest.param(
+            "(device_a, device_b, device_out, n);",
+            "(a, device_b, device_out, n);",
+            "a pointer of the host",
+            marks=THOROUGH,
+        ),
+        pytest.param(
+            "check(cudaMemcpy(out, device_out,", "check(cudaMemcpy(device_out, out,", "invalid argument", marks=THOROUGH
+        ),
+        pytest.param(
+            "check(cudaMemcpy(out, device_out,",
+            "check(cudaMemcpyAsync(device_out, out,",
+            "invalid argument",
+            marks=THOROUGH,
+        ),
     ],
     ids=["no guard", "host pointer", "copy in the wrong direction", "asynchronous copy in the wrong direction"],
 )
@@ -168,6 +182,7 @@ def test_the_whole_cuda_program_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "0 of 1000003 elements are wrong\n")
 
 
+@pytest.mark.thorough
 def test_the_examples_of_measuring_well_run() -> None:
     """Their figures depend on the machine. That each naive number misleads does not."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -15,6 +15,7 @@ from suite.core.paths import ROOT
 EXAMPLE = ROOT / "examples" / "rnn.py"
 
 
+@pytest.mark.thorough
 def test_layers_of_lstm_by_the_operations_have_the_logits_of_pytorch() -> None:
     command = [sys.executable, EXAMPLE, "--layers", "3", "--hidden", "16", "--steps", "40", "--folder", "cuda_ref"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

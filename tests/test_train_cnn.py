@@ -73,7 +73,7 @@ def test_the_same_seed_draws_the_same_digits_of_other_fonts_for_the_test(part: A
 
 
 @pytest.mark.slow(seconds=120)
-@pytest.mark.all_cases
+@pytest.mark.thorough
 def test_it_learns_to_read_digits_of_other_fonts() -> None:
     command = [sys.executable, EXAMPLE, "--by", "torch", "--batch", "64", "--dtype", "bfloat16"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

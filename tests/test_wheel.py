@@ -109,6 +109,7 @@ def test_the_wheel_takes_one_name(home: Path) -> None:
     _run(home, home / "env/bin/python", "-c", f"FOLDERS = {FOLDERS}{PROGRAM}")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(GPU), reason="the file's Triton kernel is interpreted")
 def test_the_commands_run_beside_another_suite(home: Path) -> None:
     python, command = home / "env/bin/python", home / "env/bin/kernel-suite"
@@ -129,6 +130,7 @@ def test_the_commands_run_beside_another_suite(home: Path) -> None:
     assert "triton/fast_exponential" in _run(home, command, "list", "sigmoid")
 
 
+@pytest.mark.thorough
 def test_a_missing_framework_is_unavailable_with_the_command_that_installs_it(wheel: Path, tmp_path: Path) -> None:
     absent = ("jax", "jaxlib", "triton", "ninja")
     scripts = environment(tmp_path, wheel, absent)

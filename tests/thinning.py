@@ -1,4 +1,4 @@
-"""Fewer combinations on a machine without a GPU: covering sets, which still have every value, or every pair of them."""
+"""Which parameter sets `make test` runs: covering sets, which have every part of all. The others are `thorough`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, Protocol, TypeVar
+
+import pytest
 
 Row = TypeVar("Row", bound=tuple[Hashable, ...])
 Item = TypeVar("Item", bound=Hashable)
@@ -20,6 +22,12 @@ class Test(Protocol):
 
 
 Named = TypeVar("Named", bound=Test)
+THOROUGH = pytest.mark.thorough
+
+
+def thorough_unless(kept: bool) -> list[pytest.MarkDecorator]:
+    """The marks of a parameter set: none if it is `kept` for `make test`."""
+    return [] if kept else [THOROUGH]
 
 
 def pairs(row: tuple[Hashable, ...]) -> set[Pair]:
@@ -63,3 +71,10 @@ def covering_parts(items: Sequence[Item], parts_of: Callable[[Item], set[Any]]) 
             kept.add(item)
             missing -= parts[item]
     return [each for each in items if each in kept]
+
+
+def chosen_by(items: Sequence[Any], parts_of: Callable[[Any], set[Any]], name: Callable[[Any], str]) -> list[object]:
+    """The parameter sets of the items; `make test` has fewer, with every part that occurs in them."""
+    parts = {name(each): parts_of(each) for each in items}
+    kept = covering_parts([*parts], parts.__getitem__)
+    return [pytest.param(each, id=name(each), marks=thorough_unless(name(each) in kept)) for each in items]

@@ -8,6 +8,7 @@ import pytest
 import right_kernels
 import torch
 from right_kernels import Right, jax_style, numpy_style, torch_style, triton_style
+from thinning import chosen_by, thorough_unless
 
 from cuda_ref.build.compiler import missing
 from suite import frameworks, ops
@@ -18,6 +19,8 @@ STYLES = ((torch_style, "torch"), (numpy_style, "numpy"), (jax_style, "jax"), (t
 RIGHT = [right for module, framework in STYLES for right in right_kernels.kernels(module, framework)]
 WITH_BFLOAT16 = ("torch", "jax")
 CUDA_FILES = list(right_kernels.cuda_files())
+IN_MAKE_TEST = {right.name for right in {(right.operation, right.framework): right for right in RIGHT}.values()}
+"""One of each operation and framework."""
 CPU = torch.device("cpu")
 LEAST, LEAST_CUDA = 100, 20
 """The numbers of right kernels, and of those in CUDA, that a claim of no false alarm is about."""
@@ -44,7 +47,10 @@ def test_there_are_enough_of_them() -> None:
     ("right", "dtype"),
     [
         pytest.param(
-            right, ("float32", "bfloat16" if right.framework in WITH_BFLOAT16 else "float16")[place % 2], id=right.name
+            right,
+            ("float32", "bfloat16" if right.framework in WITH_BFLOAT16 else "float16")[place % 2],
+            id=right.name,
+            marks=thorough_unless(right.name in IN_MAKE_TEST),
         )
         for place, right in enumerate(RIGHT)
     ],
@@ -58,7 +64,7 @@ def test_a_right_kernel_is_not_refused(right: Right, dtype: str) -> None:
 
 
 @pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("right", CUDA_FILES, ids=lambda right: right.name)
+@pytest.mark.parametrize("right", chosen_by(CUDA_FILES, lambda right: {right.operation}, lambda right: right.name))
 def test_a_right_cuda_kernel_is_not_refused(right: Right) -> None:
     """Public kernels take some sizes and types only, and decline the others."""
     found = probe(lambda case: right.function, frameworks.get("cuda"), problems(right.operation, "float32"))

@@ -12,6 +12,7 @@ import torch
 from cheats import Cheat
 from checked_calls import CPU, JAX, NUMPY, TORCH
 from external_files import external, write
+from thinning import thorough_unless
 
 from suite import ops
 from suite.checking.problem import Problem, Problems
@@ -151,11 +152,16 @@ def refusal(session: Session, cheat: Cheat) -> str:
     return result.reason
 
 
+def is_kept(cheat: Cheat) -> bool:
+    """Files in CUDA take seconds to build, and are checked as others are."""
+    return not (cheat.twin_of and cheat.in_whole_runs) and not (cheat.path.suffix == ".cu" and cheat.kind == "memory")
+
+
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
-    """Those that run on a CPU."""
+    """Those that run on a CPU. `test_judged_timing.py` has whole runs of some twins, which are `thorough` here."""
     names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
     return [
-        pytest.param(each, id=each.name)
+        pytest.param(each, id=each.name, marks=thorough_unless(is_kept(each)))
         for each in gallery
         if not each.gpu and names[each.twin_of or each.name] in kinds
     ]
@@ -167,10 +173,8 @@ def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Che
 
 
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
-def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch, every: bool) -> None:
-    """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of most of them."""
-    if twin.in_whole_runs and not every:
-        pytest.skip("test_judged_timing.py checks it, with --all-cases this test too")
+def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated for a shorter time than usual."""
     monkeypatch.setattr("suite.checking.repeats.TELLING_FILE_S", 0.056)
     monkeypatch.setattr("suite.checking.repeats.CHECKED_FILE", Duration(0.016))
     assert refusal(session, twin) == ""

@@ -99,9 +99,9 @@ def measured(table: Path) -> dict[object, Row]:
 
 
 @pytest.mark.slow(seconds=15)
-@pytest.mark.parametrize("seed", [1])
-def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path, tmp_path: Path, every: bool) -> None:
-    """A run is interrupted 3 times, with `--all-cases` 6 times. Then it is resumed, and finished rows are not repeated.
+@pytest.mark.parametrize(("seed", "times"), [(1, 2), pytest.param(2, 6, marks=pytest.mark.thorough)])
+def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, times: int, tree: Path, tmp_path: Path) -> None:
+    """A run is interrupted several times. Then it is resumed, and finished rows are not repeated.
 
     Half of the moments lie anywhere after the start, half where rows are being written.
     """
@@ -109,7 +109,7 @@ def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path
     out = tmp_path / "out"
     table = out / "vector_add.csv"
     attempts, before = 0, {}
-    while attempts < (6 if every else 3):
+    while attempts < times:
         attempts += 1
         after = None if attempts % 2 else randomly.randrange(3)
         status, said, seconds = interrupted(

@@ -56,6 +56,7 @@ def test_once_calls_a_file_of_the_user(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_dump_writes_the_program_of_xla_beside_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

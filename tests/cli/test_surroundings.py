@@ -39,7 +39,7 @@ def test_a_python_without_the_packages_is_told_what_to_do() -> None:
     assert ". .venv/bin/activate" in done.stderr
 
 
-@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", pytest.param("2>&-", marks=pytest.mark.thorough)])
 def test_closed_standard_streams_cost_no_row(closed: str, tmp_path: Path) -> None:
     line = shlex.join(command(*SMALL, "--impl", "numpy", "--out", tmp_path / "out"))
     done = shell(f"cd {shlex.quote(str(ROOT))}; {line} {closed}")
@@ -96,7 +96,9 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("fatal", [signal.SIGHUP, signal.SIGTERM], ids=["SIGHUP", "SIGTERM"])
+@pytest.mark.parametrize(
+    "fatal", [pytest.param(signal.SIGHUP, marks=pytest.mark.thorough), signal.SIGTERM], ids=["SIGHUP", "SIGTERM"]
+)
 @pytest.mark.parametrize("body", MOMENTS.values(), ids=MOMENTS.keys())
 def test_a_signal_leaves_neither_a_lock_nor_a_traceback(body: str, fatal: signal.Signals, tmp_path: Path) -> None:
     program = SIGNALLED.replace("{body}", body).replace("{signal}", fatal.name)

@@ -47,7 +47,6 @@ def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
 
 
 @pytest.mark.slow(seconds=15)
-@pytest.mark.all_cases  # test_remote.py loses workers too
 def test_the_case_of_a_process_that_dies_runs_again_twice_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +90,7 @@ def test_two_gpus_share_the_cases_and_rows_name_theirs() -> None:
 
 
 @pytest.mark.slow(seconds=10)
-@pytest.mark.all_cases  # test_remote.py interrupts one too
+@pytest.mark.thorough  # test_remote.py interrupts one too
 def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: Path) -> None:
     out = tmp_path / "out"
     # Enough cases that the run cannot end before the signal reaches it.

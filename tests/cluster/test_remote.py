@@ -65,6 +65,7 @@ def compare(address: str, out: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow(seconds=30)
+@pytest.mark.thorough  # test_local.py loses processes too
 @pytest.mark.timeout(900)  # workers that are killed start anew, on a busy host slowly
 def test_cases_of_lost_workers_run_again_and_others_run_once(
     tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch

@@ -157,6 +157,7 @@ def test_runs_without_times_have_no_spread() -> None:
 
 
 @pytest.mark.slow(seconds=15)
+@pytest.mark.thorough
 def test_two_processes_of_a_cpu_time_one_case_each() -> None:
     rows = local.compare(jobs_of(1), Options(CPU, devices=2))
     assert [(row.status, row.gpus) for row in rows] == [(Status.OK, 2)] * 2

@@ -98,6 +98,7 @@ def test_matrix_add_layouts(
         agrees(matrix_add, a, b)
 
 
+@pytest.mark.thorough
 def test_matrix_add_takes_several_tiles_a_block(matrix_add: Kernel, device: str) -> None:
     """With more rows than a grid holds, blocks reuse their tile in shared memory."""
     for tall, N in ((65535 * 32 + 37, 2), (65535 * 64 + 128, 8)):

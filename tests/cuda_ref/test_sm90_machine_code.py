@@ -7,37 +7,39 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from emulated_kernels import KERNELS
+from thinning import THOROUGH, thorough_unless
 
 from cuda_ref import build
 from cuda_ref.build import cache as _cache
 from cuda_ref.build import compiler, libraries
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+EMULATED = tuple({f"{name.partition('/')[0]}/" for name in KERNELS if name.endswith(".cu")})
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
+BY_OPERATION = {name.partition("/")[0]: name for name in SOURCES}
+IN_MAKE_TEST = {name for operation, name in BY_OPERATION.items() if not f"{operation}/".startswith(EMULATED)}
+"""One kernel of each operation, unless tests emulate kernels of that operation."""
 WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients"
 """Kernels before and after those that multiply."""
-BRANCH_OF_FLOAT16 = re.compile(r"case FLOAT16:[^;]*;")
-"""Instantiates the kernels for float16, which differ from those for bfloat16 in the type alone and take as long to
-compile: without `--all-cases` only the files of BOTH_TYPES have them."""
-BOTH_TYPES = ("matmul/wgmma", "matmul/tma_wgmma", "matmul/warp_specialized")
 
 
-def device_code(name: str, every: bool) -> Path:
+def sources(*names: str) -> list[object]:
+    return [pytest.param(name, marks=thorough_unless(name in IN_MAKE_TEST)) for name in names]
+
+
+def device_code(name: str) -> Path:
     """The folder in the cache of builds with kernel.cubin of a .cu for sm_90a, and ptxas.txt."""
     text = libraries.prepared(name, "sm_90a")
-    if not every and name.endswith("_float16"):
-        pytest.skip("--all-cases compiles the kernels for float16")
-    if not every and name not in BOTH_TYPES:
-        text = BRANCH_OF_FLOAT16.sub("", text)
     key = libraries.key_of(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
     return compiler.device_code(key, text, "sm_90a")
 
 
 @lru_cache(maxsize=2)
-def machine_code(name: str, every: bool) -> dict[str, str]:
+def machine_code(name: str) -> dict[str, str]:
     """The SASS instructions of each kernel in a .cu, one in each line. The listing is kept in the cache of builds."""
-    folder = device_code(name, every)
+    folder = device_code(name)
     if compiler.cuobjdump() is None:
         pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
 
@@ -50,9 +52,9 @@ def machine_code(name: str, every: bool) -> dict[str, str]:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_spills_and_no_serialized_products(name: str, every: bool) -> None:
-    report = (device_code(name, every) / "ptxas.txt").read_text()
+@pytest.mark.parametrize("name", sources(*SOURCES))
+def test_no_spills_and_no_serialized_products(name: str) -> None:
+    report = (device_code(name) / "ptxas.txt").read_text()
     found = compiler.parse_resources(report, "sm_90a")
     assert found
     assert [each for each in found if each.spill_bytes or each.stack_bytes] == []
@@ -61,9 +63,9 @@ def test_no_spills_and_no_serialized_products(name: str, every: bool) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", [each for each in SOURCES if not each.endswith("/cluster")])
-def test_products_are_wgmma_and_copies_tma(name: str, every: bool) -> None:
-    found = machine_code(name, every).items()
+@pytest.mark.parametrize("name", sources(*(each for each in SOURCES if not each.endswith("/cluster"))))
+def test_products_are_wgmma_and_copies_tma(name: str) -> None:
+    found = machine_code(name).items()
     kernels = {kernel: code for kernel, code in found if not re.search(WITHOUT_PRODUCTS, kernel)}
     assert kernels
     for kernel, code in kernels.items():
@@ -75,24 +77,25 @@ def test_products_are_wgmma_and_copies_tma(name: str, every: bool) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", [each for each in SOURCES if each.endswith("/cluster")])
-def test_rows_are_accessed_by_16_bytes_with_one_barrier_of_the_cluster(name: str, every: bool) -> None:
+@pytest.mark.parametrize("name", sources(*(each for each in SOURCES if each.endswith("/cluster"))))
+def test_rows_are_accessed_by_16_bytes_with_one_barrier_of_the_cluster(name: str) -> None:
     exchanges = 2 if name.startswith("cross_entropy") else 1  # the second one with smoothing alone
-    for kernel, code in machine_code(name, every).items():
+    for kernel, code in machine_code(name).items():
         if "count_targets" not in kernel:
             assert {"LDG.E.128", "STG.E.128"} <= set(re.findall(r"[LS][DT]G\.E\.128", code)), kernel
             assert code.count("UCGABAR_ARV") == 2 * exchanges, kernel  # one before numbers are read, and one after
 
 
 @needs_nvcc
-def test_wgmma_has_products_for_each_layout_and_type(every: bool) -> None:
-    kernels = machine_code("matmul/wgmma", every)
+@THOROUGH
+def test_wgmma_has_products_for_each_layout_and_type() -> None:
+    kernels = machine_code("matmul/wgmma")
     everything = "\n".join(kernels.values())
     for kind in ("16.F32", "16.F32.BF16"):
         for shape in ("64x128x", "64x192x", "64x256x"):
             found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
             assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
-    tf32, float8 = ("\n".join(machine_code(name, every).values()) for name in ("matmul/_wgmma32", "matmul/_wgmma8"))
+    tf32, float8 = ("\n".join(machine_code(name).values()) for name in ("matmul/_wgmma32", "matmul/_wgmma8"))
     for columns in (64, 128, 192, 256):
         for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
             assert re.search(rf"HGMMA\.64x{columns}x8\.F32\.TF32 {factors}", tf32)
@@ -102,10 +105,10 @@ def test_wgmma_has_products_for_each_layout_and_type(every: bool) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul/_fitted_bfloat16", "matmul/_fitted_float16"])
-def test_fitted_tiles_have_products_of_every_number_of_rows(name: str, every: bool) -> None:
+@pytest.mark.parametrize("name", sources("matmul/_fitted_bfloat16", "matmul/_fitted_float16"))
+def test_fitted_tiles_have_products_of_every_number_of_rows(name: str) -> None:
     kind = "F32.BF16" if name.endswith("bfloat16") else "F32"
-    kernels = {kernel: code for kernel, code in machine_code(name, every).items() if "add_parts" not in kernel}
+    kernels = {kernel: code for kernel, code in machine_code(name).items() if "add_parts" not in kernel}
     assert len(kernels) == 4 * 3  # layouts, numbers of columns
     layouts = set()
     for kernel, code in kernels.items():
@@ -119,10 +122,12 @@ def test_fitted_tiles_have_products_of_every_number_of_rows(name: str, every: bo
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul/wgmma", "matmul/_wgmma16", "linear_sigmoid/wgmma", "matmul/_fitted_bfloat16"])
-def test_the_loop_of_products_has_no_quotients(name: str, every: bool) -> None:
+@pytest.mark.parametrize(
+    "name", sources("matmul/wgmma", "matmul/_wgmma16", "linear_sigmoid/wgmma", "matmul/_fitted_bfloat16")
+)
+def test_the_loop_of_products_has_no_quotients(name: str) -> None:
     """The compiler would compute the number of steps again in each one, between a product and the wait for it."""
-    for kernel, code in machine_code(name, every).items():
+    for kernel, code in machine_code(name).items():
         lines = code.split("\n")
         branches = [
             (int(found[1], 16) // 16, i) for i, x in enumerate(lines) if (found := re.search(r"BRA 0x(\w+)", x))
@@ -134,9 +139,9 @@ def test_the_loop_of_products_has_no_quotients(name: str, every: bool) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul/tma_wgmma", "matmul/warp_specialized"])
-def test_the_rungs_have_products_for_each_layout(name: str, every: bool) -> None:
-    kernels = machine_code(name, every)
+@pytest.mark.parametrize("name", sources("matmul/tma_wgmma", "matmul/warp_specialized"))
+def test_the_rungs_have_products_for_each_layout(name: str) -> None:
+    kernels = machine_code(name)
     assert len(kernels) == 8
     everything = "\n".join(kernels.values())
     for kind in ("F32", "F32.BF16"):

@@ -32,7 +32,9 @@ def documented(option: str) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--reference scaled_softmax", "--kernelbench gated"])
+@pytest.mark.parametrize(
+    "option", [pytest.param("--reference scaled_softmax", marks=pytest.mark.thorough), "--kernelbench gated"]
+)
 def test_the_documented_commands_say_what_the_page_says(
     option: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +102,7 @@ def reference(d, out):
 
 
 @pytest.mark.slow(seconds=25)
+@pytest.mark.thorough
 def test_several_results_of_nested_inputs_come_from_processes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

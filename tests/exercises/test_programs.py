@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from thinning import chosen_by
 
 from cuda_ref.build.programs import program
 from suite.core.paths import ROOT
@@ -14,7 +15,7 @@ from suite.core.paths import ROOT
 PROGRAMS = sorted((ROOT / "examples" / "course").glob("*.cu"))
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", chosen_by(PROGRAMS, lambda path: {path.suffix}, lambda path: path.stem))
 def test_a_program_runs_emulated(path: Path) -> None:
     done = subprocess.run([program(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from suite.runner.plan import plan
 from suite.runner.selection import Selection
 
 
+@pytest.mark.thorough
 def test_the_whole_command(tmp_path: Path) -> None:
     """From a folder with a torch.py, with --transfers, --compile and --json."""
     write(tmp_path / "torch.py", "raise SystemExit('not the real one')\n")

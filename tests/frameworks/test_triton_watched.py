@@ -51,17 +51,20 @@ def rows(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> dict[str
 
 
 @pytest.mark.slow(seconds=40)
+@pytest.mark.parametrize(
+    "names", [("load", "mask_by_one"), pytest.param(tuple(FAULTS), marks=pytest.mark.thorough)], ids=["some", "all"]
+)
 def test_a_missing_mask_is_named_with_kernel_program_line_and_index(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    words = ["--impl", "torch"]
-    for name, (change, _) in {**FAULTS, "right": ({}, "")}.items():
+    words, faults = ["--impl", "torch"], {name: FAULTS[name] for name in names}
+    for name, (change, _) in {**faults, "right": ({}, "")}.items():
         path = tmp_path / f"{name}.py"
         path.write_text(FILE.format(**{**RIGHT, **change}))
         words += ["--with", str(path)]
     found = rows(monkeypatch, tmp_path, *words)
     assert found["with/right"]["status"] == "ok"
-    for name, (_, said) in FAULTS.items():
+    for name, (_, said) in faults.items():
         row = found[f"with/{name}"]
         text = f"{row['reason']} {row['diagnosis']}"
         assert row["status"] in ("wrong", "error"), name

@@ -135,6 +135,7 @@ def test_the_site_opens_from_a_file_in_a_browser(site: Path) -> None:
         assert page.complaints == []
 
 
+@pytest.mark.thorough
 def test_the_command_compares_judges_and_writes_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

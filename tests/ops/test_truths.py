@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 import torch
 from judging import CPU, judge_output
-from thinning import covering_values
+from thinning import covering_values, thorough_unless
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -95,23 +95,26 @@ SHAPES += [("matmul", (256, 256, 16))]
 SHAPES += [("attention", shape) for shape in ((1, 2, 1, 128, 256, 64), (1, 1, 1, 64, 64, 256), (1, 1, 1, 512, 32, 64))]
 
 
-def judged(*, every: bool) -> list[tuple[tuple[str, tuple[int, ...]], tuple[str, str]]]:
-    """Each operation and shape in every dtype and precision, or each once. float16 takes the memory of bfloat16."""
+def judged() -> list[tuple[tuple[str, tuple[int, ...]], tuple[str, str]]]:
+    """Each operation and shape in every dtype and precision. float16 takes the memory of bfloat16."""
     found = []
     for name, shape in SHAPES:
         op = ops.get(name)
         own = [each for each in op.dtypes if each != "float16" or "bfloat16" not in op.dtypes]
         beyond = [each for each in op.dtypes_beyond if each != "float64"]  # judged in blocks of their own
         found += [((name, shape), (dtype, p)) for dtype in (*own, *beyond) for p in op.precisions(dtype)]
-    return found if every else covering_values(found)
+    return found
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "problem" in metafunc.fixturenames:
-        rows = judged(every=metafunc.config.getoption("all_cases"))
-        metafunc.parametrize(
-            ("problem", "kind"), rows, ids=[f"{row[0][0]}-{row[0][1]}-{'-'.join(row[1])}" for row in rows]
-        )
+        rows = judged()
+        kept = covering_values(rows)
+        sets = [
+            pytest.param(*row, id=f"{row[0][0]}-{row[0][1]}-{'-'.join(row[1])}", marks=thorough_unless(row in kept))
+            for row in rows
+        ]
+        metafunc.parametrize(("problem", "kind"), sets)
 
 
 def test_judging_takes_no_more_memory_than_is_said(

@@ -6,16 +6,16 @@ import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import torch
 from known_limits import KNOWN
-from thinning import covering
+from thinning import THOROUGH, covering_parts
 
 from suite import ops
 from suite.checking import diagnosis
@@ -53,17 +53,16 @@ class Combination(NamedTuple):
         return Case(self.operation, dims, self.dtype, precision, options, family)
 
 
-def combinations(*, every: bool, on_gpu: bool) -> list[Combination]:
+def combinations(*, on_gpu: bool) -> list[Combination]:
     """The calls of all tests. Tests of one family and dtype are neighbours.
 
-    On a GPU these are all, elsewhere a covering set of each operation, or `every` combination. The family `normal` has
-    the sizes for timing, and is left out; so are other libraries' kernels, and operations over several processes, which
-    tests/ranks has. One family has float64 too.
+    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels, and operations over
+    several processes, which tests/ranks has. One family has float64 too.
     """
-    found = []
+    found: list[Combination] = []
     for name in ops.alone():
         op = ops.get(name)
-        rows, skipped = [], {}
+        skipped: dict[str, list[Combination]] = {}
         for family, kind in op.families.items():
             double = (DOUBLE,) if family == "strided" and DOUBLE in op.dtypes_beyond else ()
             wanted = {option.name for option in op.options if option.beyond and option.name in kind.options}
@@ -78,12 +77,33 @@ def combinations(*, every: bool, on_gpu: bool) -> list[Combination]:
                         for case in cases
                         if case.dtype == dtype
                     ]
-                    if on_gpu or every or not (kind.needs_gpu or each.requires):
-                        rows += of_test
+                    if on_gpu or not (kind.needs_gpu or each.requires):
+                        found += of_test
                     else:  # one test says why the others would be skipped
                         skipped.setdefault(family if kind.needs_gpu else each.name, of_test)
-        found += rows if every or on_gpu else [*covering(rows), *chain(*skipped.values())]
+        found += [row for of_test in skipped.values() for row in of_test]
     return found
+
+
+def parts(row: Combination) -> set[tuple[str, object]]:
+    """What `make test` covers: each implementation with all dtypes and all options; in Triton and CUDA each with all
+    inputs, in other frameworks any of its implementations."""
+    framework = row.implementation.partition("/")[0]
+    runner = row.implementation if framework in ("triton", "cuda") else framework
+    return {(row.implementation, row.dtype), (row.implementation, row.choice), (runner, row.inputs)}
+
+
+def needs_gpu(row: Combination) -> bool:
+    family = ops.get(row.operation).families[row.inputs[0]]
+    return family.needs_gpu or bool(builtin.find(row.operation, row.implementation).requires)
+
+
+def chosen(rows: Sequence[Combination]) -> set[Combination]:
+    """The calls of `make test` on a CPU: a covering set of each operation, and those that say why they are skipped."""
+    kept = {row for row in rows if needs_gpu(row)}
+    for _, of_operation in groupby((row for row in rows if row not in kept), lambda row: row.operation):
+        kept.update(covering_parts([*of_operation], parts))
+    return kept
 
 
 def calls_by_test(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str], list[Combination]]:
@@ -95,23 +115,20 @@ def calls_by_test(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    every, on_gpu = metafunc.config.getoption("all_cases"), bool(os.environ.get("SUITE_TEST_GPU"))
-    metafunc.parametrize(
-        ("implementation", "family", "dtype", "calls"),
-        [
-            pytest.param(
-                builtin.find(name, implementation),
-                family,
-                dtype,
-                calls,
-                id=f"{name}-{family}-{dtype}-{implementation}",
-                marks=[pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else [],
-            )
-            for (name, family, dtype, implementation), calls in calls_by_test(
-                combinations(every=every, on_gpu=on_gpu)
-            ).items()
-        ],
-    )
+    on_gpu = bool(os.environ.get("SUITE_TEST_GPU"))
+    rows = combinations(on_gpu=on_gpu)
+    kept = {*rows} if on_gpu else chosen(rows)
+    sets = []
+    for (name, family, dtype, implementation), calls in calls_by_test(rows).items():
+        marks = [pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else []
+        values = (builtin.find(name, implementation), family, dtype)
+        test_id = f"{name}-{family}-{dtype}-{implementation}"
+        few, more = ([call for call in calls if (call in kept) is each] for each in (True, False))
+        if few:
+            sets.append(pytest.param(*values, few, id=test_id, marks=marks))
+        if more:
+            sets.append(pytest.param(*values, more, id=f"{test_id}-more", marks=[*marks, THOROUGH]))
+    metafunc.parametrize(("implementation", "family", "dtype", "calls"), sets)
 
 
 HUGE_BYTES = 100 * 10**9

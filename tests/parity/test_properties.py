@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 from known_limits import KNOWN
+from thinning import THOROUGH
 
 from suite import ops
 from suite.checking.judge import judge
@@ -30,10 +31,9 @@ LIMITS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
-"""Examples of each implementation with `--all-cases`, by framework: XLA compiles each, Triton is interpreted, CUDA
-emulated."""
+"""Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
 SHARE = 5
-"""Otherwise one of five examples is drawn. The examples are the same at each run."""
+"""In `make test` one of five examples is drawn. The examples are the same at each run."""
 LONGEST = 70
 
 
@@ -132,17 +132,15 @@ def check_agreement(
     assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"
 
 
+@pytest.mark.parametrize("share", [SHARE, pytest.param(1, marks=THOROUGH, id="all")])
 @pytest.mark.parametrize("implementation", implementations())
-def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device, every: bool) -> None:
+def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device, share: int) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     op, device = ops.get(implementation.operation), torch.device(where.type)
     count = EXAMPLES.get(implementation.framework, 5) // max(1, len(op.outputs))  # a result costs as much as a call
-    if implementation.framework == "triton" and where.type == "cuda":
-        count = 3
-    elif not every:
-        count = max(2, count // SHARE)
+    count = 3 if implementation.framework == "triton" and where.type == "cuda" else max(2, count // share)
 
     @settings(LIMITS, max_examples=count)
     @given(problems(op))

@@ -18,7 +18,7 @@ from suite.problem import specials
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("line", ["torch", "numpy"])
+@pytest.mark.parametrize("line", ["torch", pytest.param("numpy", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", ops.alone())
 def test_special_numbers_in_one_operand(name: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.0)

@@ -28,8 +28,8 @@ LONG = {
     "data_parallel_grad": ("triton",),
 }
 """Implementations left out of the telling cases of an operation. Triton's interpreter runs a program for each of a
-thousand heads, and XLA compiles each case twice, so each of the two has some operations. `--all-cases` runs all; so do
-three ranks and GPUs below."""
+thousand heads, and XLA compiles each case twice, so each of the two has some operations. Three ranks and GPUs, below,
+have all."""
 
 
 def jobs_of(name: str, ranks: int, *dtypes: str, lines: tuple[str, ...] = (), device: str = "cpu") -> list[Job]:
@@ -55,9 +55,9 @@ def frameworks_of(rows: Iterable[Row]) -> dict[str, set[str]]:
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.timeout(900)
-def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases(every: bool) -> None:
-    left_out = {} if every else LONG
-    frameworks = {name: {*FRAMEWORKS} - {*left_out.get(name, ())} for name in OVER_RANKS}
+@pytest.mark.thorough
+def test_all_lines_agree_on_two_ranks_and_on_the_telling_cases() -> None:
+    frameworks = {name: {*FRAMEWORKS} - {*LONG.get(name, ())} for name in OVER_RANKS}
     jobs = [
         job
         for name, chosen in frameworks.items()

@@ -32,7 +32,7 @@ def matmul_reduce_scatter(x, w, *, group, precision="ieee"):
 
 
 @pytest.mark.slow(seconds=25)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.thorough), 3])
 @pytest.mark.parametrize("name", ["matmul_reduce_scatter", "all_gather_matmul"])
 def test_one_product_agrees(tmp_path: Path, name: str, ranks: int) -> None:
     path = tmp_path / "mine.py"

@@ -30,7 +30,7 @@ peak = re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())
 print(time.process_time(), peak[1], file=sys.stderr)
 """
 """Prints its CPU seconds and its peak memory in KiB. The peak of `getrusage` would include the parent process."""
-pytestmark = pytest.mark.slow(seconds=30)
+pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

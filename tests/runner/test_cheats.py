@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
 import cheats
 import pytest
 from cheats import Cheat
-from thinning import covering_parts
+from thinning import thorough_unless
 
 from suite.hardware.device import Device, resolve
 from suite.results.row import Row
@@ -31,14 +32,19 @@ def key(cheat: Cheat) -> tuple[str, str, str, str]:
     return cheat.operation, cheat.shape, cheat.dtype, cheat.inputs
 
 
-def chosen(*, gpu: bool, every: bool = True) -> list[Cheat]:
-    """Those that run there: all, or fewer with each case, and with each kind and the answers that it may get."""
-    found = {each.name: each for each in cheats.cheats() if each.gpu == gpu and each.kind not in OTHERS}
-    few = covering_parts([*found], lambda name: {key(found[name]), (found[name].kind, found[name].expected)})
-    return [found[name] for name in (found if every else few)]
+def of_device(*, gpu: bool) -> list[Cheat]:
+    return [each for each in cheats.cheats() if each.gpu == gpu and each.kind not in OTHERS]
 
 
-def groups(files: Sequence[Cheat]) -> list[object]:
+def chosen(files: Sequence[Cheat]) -> list[Cheat]:
+    """Those of `make test`: one of each kind with its answers, of the most usual case that has one: few runs."""
+    of_case, found = Counter(map(key, files)), {}
+    for each in sorted(files, key=lambda each: -of_case[key(each)]):
+        found.setdefault((each.kind, each.expected), each)
+    return [*found.values()]
+
+
+def groups(files: Sequence[Cheat], *, thorough: bool = False) -> list[object]:
     """The files of each case, in runs of at most TOGETHER, with a readable id."""
     runs = []
     for case, group in groupby(sorted(files, key=key), key):
@@ -46,7 +52,8 @@ def groups(files: Sequence[Cheat]) -> list[object]:
         for first in range(0, len(of_case), TOGETHER):
             some = of_case[first : first + TOGETHER]
             which = f", files {first + 1} to {first + len(some)}" if len(of_case) > TOGETHER else ""
-            runs.append(pytest.param(some, id=f"{'-'.join(case)}{which or f', {len(some)} files'}"))
+            marks = thorough_unless(not thorough)
+            runs.append(pytest.param(some, id=f"{'-'.join(case)}{which or f', {len(some)} files'}", marks=marks))
     return runs
 
 
@@ -103,15 +110,17 @@ def unanswered(files: Sequence[Cheat], device: Device) -> dict[str, Row]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "files" in metafunc.fixturenames:
         gpu = bool([*metafunc.definition.iter_markers("gpu")])
-        every = gpu or metafunc.config.getoption("all_cases")
-        metafunc.parametrize("files", groups(chosen(gpu=gpu, every=every)))
+        files = of_device(gpu=gpu)
+        few = files if gpu else chosen(files)
+        more = [each for each in files if each not in few]
+        metafunc.parametrize("files", [*groups(few), *groups(more, thorough=True)])
 
 
 def test_fewer_cheats_have_every_kind_with_its_answers() -> None:
-    few, all_ = chosen(gpu=False, every=False), chosen(gpu=False)
+    all_ = of_device(gpu=False)
+    few = chosen(all_)
     assert {*few} < {*all_}
     assert {(each.kind, each.expected) for each in few} == {(each.kind, each.expected) for each in all_}
-    assert {key(each) for each in few} == {key(each) for each in all_}
 
 
 @pytest.mark.slow(seconds=60)

@@ -32,7 +32,7 @@ def timed(operation: str, files: Sequence[Path], *implementations: str) -> dict[
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize("operation", ["matmul", "vector_add"])
+@pytest.mark.parametrize("operation", [pytest.param("matmul", marks=pytest.mark.thorough), "vector_add"])
 def test_honest_twins_are_timed(operation: str) -> None:
     twins = [twin for twin in cheats.twins() if twin.in_whole_runs and twin.operation == operation]
     assert twins

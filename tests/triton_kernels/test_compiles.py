@@ -7,14 +7,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from thinning import covering_parts
+from thinning import THOROUGH
 
 from cuda_ref.build import cache as _cache
+from suite import ops
 
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
@@ -37,9 +39,9 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
         *["rms_norm_grad bfloat16 16384x4096", "layer_norm_grad bfloat16 16384x4096"],
         *["add_rms_norm bfloat16 16384x4096", "add_rms_norm bfloat16 1024x131072"],
-        *["quantize bfloat16 16384x4096", "quantize float32 16384x4096", "quantize bfloat16 1024x131072"],
-        *["silu_mul_quantize bfloat16 8192x14336", "rms_norm_quantize_held bfloat16 16384x4096"],
-        *["rms_norm_quantize bfloat16 16384x4096", "rms_norm_quantize bfloat16 1024x131072"],
+        *["quantize bfloat16 1024x131072", "quantize bfloat16 16384x4096", "quantize float32 16384x4096"],
+        *["rms_norm_quantize bfloat16 1024x131072", "rms_norm_quantize bfloat16 16384x4096"],
+        *["rms_norm_quantize_held bfloat16 16384x4096", "silu_mul_quantize bfloat16 8192x14336"],
         *["cumsum bfloat16 16384x4096", "cumsum bfloat16 1024x131072", "cumsum_lookback bfloat16 64x1048576"],
         *["top_k bfloat16 64x128256x50", "top_k_bitonic bfloat16 64x128256x50", "top_k_bitonic float32 16384x256x8"],
         *["cross_entropy bfloat16 4096x32000", "cross_entropy_registers bfloat16 4096x32000"],
@@ -133,24 +135,24 @@ HOPPER = {
 
 FOUR_PROGRAMS = "attention_packed float16 64"
 """Its shared memory lets four programs run on a multiprocessor."""
-ALWAYS = (f"{FOUR_PROGRAMS} first", "matmul bfloat16 nt 4096 first")
-"""Launches with an assertion of their own; of the second one on its waits for products."""
 
 
-def words(launch: str) -> set[str]:
-    """The kernel, the dtype and the options of a launch, without its sizes."""
-    return {word for word in launch.split() if not re.fullmatch(r"[\dx]+", word)}
+def chosen(groups: Iterable[Sequence[str]]) -> list[str]:
+    """The launches of `make test`: the first of each operation, with its first configuration."""
+    first: dict[str, str] = {}
+    for launch in chain(*groups):
+        first.setdefault(operation_of(launch), launch)
+    return [f"{launch.removesuffix(' first')} first" for launch in first.values()]
 
 
-def chosen(groups: Iterable[Sequence[str]], *, every: bool) -> list[str]:
-    """All launches, or those with every kernel, dtype and option of a group, each with its first configuration."""
-    if every:
-        return [launch for group in groups for launch in group]
-    few = []
-    for group in groups:
-        kept = {*ALWAYS, *covering_parts(group, words)}
-        few += [each for each in group if each in kept]
-    return [f"{launch.removesuffix(' first')} first" for launch in few]
+def operation_of(launch: str) -> str:
+    return max((name for name in ops.names() if f"{launch.split()[0]}_".startswith(f"{name}_")), key=len)
+
+
+def launch_sets(groups: Mapping[str, Sequence[str]]) -> list[object]:
+    """Parameter sets: the launches of `make test` in one process, and all of each group."""
+    some = pytest.param(chosen(groups.values()), id="some")
+    return [some, *(pytest.param(group, id=name, marks=THOROUGH) for name, group in groups.items())]
 
 
 def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:
@@ -172,21 +174,20 @@ def count(record: dict[str, Any], pattern: str) -> int:
     return sum(number for name, number in record["instructions"].items() if re.match(pattern, name))
 
 
-def test_the_launches_that_are_compiled_have_every_kernel_dtype_and_option_and_all_cases_has_all() -> None:
-    for groups in (PLAIN, {"": SM_80}, HOPPER):
-        few, all_ = (chosen(groups.values(), every=every) for every in (False, True))
-        assert all_ == [launch for group in groups.values() for launch in group]
-        assert set().union(*map(words, few)) >= set().union(*map(words, all_))
-        assert all(launch.endswith(" first") for launch in few)
-        assert set(few) >= set(ALWAYS) & set(all_)
-        if len(groups) > 1:
-            assert len(few) < 0.9 * len(all_)
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("launches", launch_sets(PLAIN))
+def test_wide_accesses_and_the_right_multiplier(launches: list[str]) -> None:
+    check_accesses(90, launches)
 
 
-@pytest.mark.slow(seconds=80)
-@pytest.mark.parametrize("arch", [80, 90])
-def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
-    for record in compiled(arch, chosen([SM_80] if arch == 80 else PLAIN.values(), every=every)):
+@pytest.mark.thorough
+@pytest.mark.slow(seconds=20)
+def test_wide_accesses_on_sm_80() -> None:
+    check_accesses(80, SM_80)
+
+
+def check_accesses(arch: int, launches: list[str]) -> None:
+    for record in compiled(arch, launches):
         launch = record["launch"].removesuffix(" first")
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
@@ -236,8 +237,9 @@ def test_wide_accesses_and_the_right_multiplier(arch: int, every: bool) -> None:
 
 
 @pytest.mark.slow(seconds=20)
-def test_wgmma_fed_by_tma(every: bool) -> None:
-    for record in compiled(90, chosen(HOPPER.values(), every=every)):
+@pytest.mark.parametrize("launches", launch_sets(HOPPER))
+def test_wgmma_fed_by_tma(launches: list[str]) -> None:
+    for record in compiled(90, launches):
         launch = record["launch"].removesuffix(" first")
         kernel, kind = launch.split()[:2]
         # No spills, except for D=256 with a mask: a few scalars, outside of the loop over keys.

@@ -31,6 +31,7 @@ def get_init_inputs():
 
 
 @pytest.mark.slow(seconds=8)
+@pytest.mark.thorough
 def test_a_part_takes_its_share_and_prints_the_reason(tmp_path: Path) -> None:
     for index, text in enumerate([PROBLEM.format(rows=16), "", "raise RuntimeError('no')"]):
         (tmp_path / f"{index}.py").write_text(text)

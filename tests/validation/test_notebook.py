@@ -20,6 +20,7 @@ def kinds(cell_outputs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the printed results are those of a CPU")
+@pytest.mark.thorough
 def test_the_cells_print_what_the_notebook_has() -> None:
     cells = code_cells(NOTEBOOK)
     for cell, found in zip(cells, outputs(cells), strict=True):

@@ -96,7 +96,10 @@ def test_a_process_that_dies_is_reported_and_replaced(pool: Pool, fault: str, me
     assert status(pool, "right") == "ok"
 
 
-@pytest.mark.parametrize("fault", ["sleeps", "loops", "loops_in_c", "prints_forever"])
+@pytest.mark.parametrize(
+    "fault",
+    ["loops_in_c", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("sleeps", "loops", "prints_forever"))],
+)
 def test_a_process_that_hangs_is_stopped_with_its_line_and_replaced(pool: Pool, fault: str) -> None:
     def stopped(limit_s: float) -> None:
         ask(pool, "right")

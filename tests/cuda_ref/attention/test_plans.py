@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from thinning import covering
+from thinning import THOROUGH, covering_values, thorough_unless
 
 from cuda_ref import build
 from cuda_ref.attention._hopper import scales, strides
@@ -56,16 +56,23 @@ def test_the_choice_by_sizes(sizes: tuple[int, bool, int, int, int]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each plan in each case, with and without a mask; without `--all-cases` every pair of these."""
+    """Each plan in each case, with and without a mask; in `make test` each of these once."""
     if metafunc.function.__name__ == "test_every_plan_emulated":
         rows = [(case.id, numbered, masked) for case in CASES for numbered in NUMBERED for masked in ("full", "causal")]
-        kept = rows if metafunc.config.getoption("all_cases") else covering(rows)
+        kept = covering_values(rows)
         values = {case.id: case.values for case in CASES}
         metafunc.parametrize(
             ("size", "dtype", "D", "plan", "causal"),
             [
-                pytest.param(*values[name], D, plan, masked == "causal", id=f"{name}-{D}-{plan}-{masked}")
-                for name, (D, plan), masked in kept
+                pytest.param(
+                    *values[name],
+                    D,
+                    plan,
+                    masked == "causal",
+                    id=f"{name}-{D}-{plan}-{masked}",
+                    marks=thorough_unless((name, (D, plan), masked) in kept),
+                )
+                for name, (D, plan), masked in rows
             ],
         )
 
@@ -151,7 +158,7 @@ def check_statistics(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("D", "plan"), [each for each in NUMBERED if each[0] <= 128])
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=THOROUGH), True], ids=["full", "causal"])
 def test_statistics_emulated(emulated: None, D: int, plan: int, causal: bool) -> None:
     for S_q, S_k in ((150, 290), (400, 70)):
         check_statistics(plan, D, S_q, S_k, causal, torch.device("cpu"))

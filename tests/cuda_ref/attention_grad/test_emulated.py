@@ -20,7 +20,7 @@ CASES = [
 
 
 WINDOWS = [
-    pytest.param((1, 2, 1, 300, 420, 64), 200, 1, id="unmasked steps between"),
+    pytest.param((1, 2, 1, 300, 420, 64), 200, 1, id="unmasked steps between", marks=pytest.mark.thorough),
     pytest.param((1, 1, 1, 90, 400, 128), 20, 1, id="keys that no query sees"),
     pytest.param((1, 2, 1, 210, 150, 128), 70, 2, id="queries without keys, two parts"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from thinning import thorough_unless
 
 from cuda_ref import build
 from cuda_ref.build import compiler
@@ -16,8 +17,8 @@ SPILLS = {
     "add_rms_norm/registers": 720,
     "cross_entropy/cross_entropy": 40,
     "cross_entropy/registers": 520,
-    "quantize/registers": 480,
-    "cumsum/registers": 16,
+    "quantize/registers": 584,
+    "cumsum/registers": 64,
     "rms_norm_grad/persistent": 80,
     "layer_norm_grad/persistent": 1964,
     "layer_norm/registers": 1000,
@@ -26,7 +27,9 @@ SPILLS = {
     "attention/attention": 288,
     "attention/decode": 32,
     "paged_attention/decode": 184,
+    "int4_matmul/few": 0,
     "matmul/stream": 144,
+    "top_k/maxima": 16,
     "matmul/mma": 32,
     "matmul/_narrow": 72,
     "lstm/persistent": 64,
@@ -40,10 +43,11 @@ SPILLS = {
 The gradient of layer_norm keeps two sums of each column of a thread beside the row: with four packs in bfloat16 it
 spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256,
 and spills on the newest GPUs alone. paged_attention/decode spills 184 bytes with float8 on GPUs before compute
-capability 8.9, which have no instruction that converts it, and at most 16 on others."""
+capability 8.9, which have no instruction that converts it, and at most 16 on others. int4_matmul/few has 8 bytes of
+stack on the newest GPUs, and spills nothing."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
-SAMPLE = 12
-"""Without `--all-cases` every kernel at this distance is compiled for sm_80: all of them take minutes."""
+SAMPLE = 24
+"""In `make test` every kernel at this distance is compiled, for sm_80: all of them take minutes."""
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 
 REPORT = """
@@ -82,12 +86,16 @@ def test_a_spill_is_reported(tmp_path: Path) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "newest"])
-@pytest.mark.parametrize("name", KERNELS)
-def test_no_kernel_spills(name: str, arch: str, every: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        pytest.param(name, arch, marks=thorough_unless(arch == "sm_80" and place % SAMPLE == 1), id=f"{name}-{arch}")
+        for place, name in enumerate(KERNELS)
+        for arch in ("sm_80", "newest")
+    ],
+)
+def test_no_kernel_spills(name: str, arch: str) -> None:
     """On the oldest and on the newest GPUs; `test_sm90_machine_code.py` has the kernels that only Hopper runs."""
-    if not every and (arch == "newest" or KERNELS.index(name) % SAMPLE):
-        pytest.skip("--all-cases compiles every kernel for both")
     if arch == "newest":
         arch = build.newest_arch()
         if name in LARGE:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from thinning import THOROUGH
 
 from cuda_ref import build
 from cuda_ref.build import compiler
@@ -389,6 +390,7 @@ def test_cublas_is_linked_for_a_gpu_alone() -> None:
 
 
 @pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+@THOROUGH
 @pytest.mark.parametrize("name", sorted(each.stem for each in SOURCES.glob("*.cu")))
 def test_nvcc_compiles_the_same_text(name: str) -> None:
     if name == "too_much_static":

@@ -50,6 +50,7 @@ def test_a_fault_of_a_program_is_named_and_its_status_says_so(name: str) -> None
 
 
 @pytest.mark.slow(seconds=11)
+@pytest.mark.thorough
 def test_a_thread_that_waits_for_one_that_cannot_run_is_ended_and_named() -> None:
     status, text = said("endless")
     assert re.search(THREAD + "the thread has not ended after 10 s", text), text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from thinning import THOROUGH
 from torch import Tensor
 
 from cuda_ref import build
@@ -111,7 +112,7 @@ NARROW = (
 
 @needs_compiler
 @pytest.mark.parametrize("tile", range(len(TILE_ROWS)))
-@pytest.mark.parametrize("shape", NARROW, ids=str)
+@pytest.mark.parametrize("shape", [NARROW[0], *(pytest.param(each, marks=THOROUGH) for each in NARROW[1:])], ids=str)
 def test_many_dense_rows_with_few_columns(
     random: Random, agrees: Agrees, shape: tuple[int, int, int], tile: int
 ) -> None:

@@ -60,7 +60,7 @@ def over(shards: list[tuple[Tensor, ...]], rank: int, causal: bool, monkeypatch:
 
 
 @pytest.mark.slow(seconds=15)
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["full", "causal"])
 @pytest.mark.parametrize(("size", "ranks", "dtype"), CASES)
 def test_ranks_emulated(
     emulated: None, nan_outputs: None, monkeypatch: pytest.MonkeyPatch, size: tuple[int, ...], ranks: int, dtype: str,

@@ -108,7 +108,7 @@ def test_matmul_interpreted(config: str, dtype: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("splits", [1, pytest.param(3, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "config",
     [*configs.CONFIGS[:4], *configs.CONFIGS[-3:]],

@@ -138,6 +138,7 @@ print("done")
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_gluon_attention_inside_a_capture() -> None:
     program = """
 from triton_kernels.attention.gluon import attention

@@ -59,7 +59,7 @@ def six_products(parts_a: torch.Tensor, parts_b: torch.Tensor, BLOCK_K: int) -> 
     return (acc + lower.float()).double()
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
+@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, pytest.param(16384, marks=pytest.mark.thorough)])
 def test_six_products_meet_the_float32_bound(K: int, device: str) -> None:
     """Normal and positive numbers and such of many magnitudes, side by side, in blocks of both sizes."""
     size = 24 if K > 1000 else 64

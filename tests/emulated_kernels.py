@@ -1,0 +1,20 @@
+"""The kernels for Hopper that tests run on a CPU, with its instructions emulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EMULATED = Path(__file__).parent / "cuda_ref" / "emulated"
+KERNELS = (
+    *("attention/float8.cu", "attention/wgmma.cu", "attention/wgmma.cuh"),
+    *("attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh", "attention/float8.cuh"),
+    "attention_grad/hopper.cuh",
+    *("grouped_matmul/wgmma.cu", "grouped_matmul/loads.cuh", "grouped_matmul/store.cuh"),
+    *("grouped_matmul_grad/wgmma.cu", "grouped_block_scaled_matmul/wgmma.cu"),
+    *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),
+    *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "block_scaled_matmul/products.cuh"),
+    *("matmul/skinny.cuh", "matmul/wgmma.cu", "matmul/wgmma.cuh", "linear_cross_entropy/wgmma.cu"),
+    *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
+)
+"""Sources and headers, below cuda_ref/. Headers in EMULATED take the place of those with instructions of Hopper."""
