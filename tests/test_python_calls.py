@@ -98,7 +98,6 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], st
     "exclude": (suite.compare, ("matmul",), {"exclude": "x"}, "exclude 'x' matches none of"),
     "files": (suite.compare, ("matmul",), {"files": "gone.py"}, "files gone.py: there is no such file"),
     "inputs": (suite.compare, ("matmul",), {"inputs": "none,nan"}, "inputs none runs the default inputs alone; leave"),
-    "sweep": (suite.compare, ("matmul",), {"sweep": True, "shape": 64}, "sweep=True runs sizes of its own, so"),
     "device": (suite.compare, ("matmul",), {"device": "gpu"}, "device: unknown 'gpu'; valid are cpu, cuda, cuda:INDEX"),
     "too large": (suite.compare, ("matmul",), {"shapes": 9999999}, "GiB: give smaller sizes"),
     "one size": (suite.check, (add, "vector_add"), {"case": "N=1,2"}, "size N=1,2: stands for 2 sizes; give one"),

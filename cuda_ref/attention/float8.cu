@@ -13,8 +13,7 @@
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
 //     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
-//     grows by more than 2^4. A vote on exponents, compared three at a time as integers, finds these blocks; only they
-//     need the maxima of rows.
+//     grows by more than 2^4. Maxima are compared three at a time, as integers.
 //
 // Precision. The tensor cores keep 14 bits of sums of float8 products. Softmax and its sums are float32; weights are
 // rounded to float8 for the second product.
@@ -30,8 +29,7 @@
 template <int D_, int CONSUMERS_, int BLOCK_N_>
 struct Float8Plan {
     static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;
-    // Blocks of rows that are loaded, and transposed ones. Consumers release one late: after the softmax of the next.
-    static constexpr int STAGES = D == 256 ? 2 : 3, V_STAGES = D == 256 ? 3 : 4;
+    static constexpr int STAGES = D == 256 ? 2 : 3, V_STAGES = 2;  // blocks of rows that are loaded; transposed blocks
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr bool TURNS = true;
     static constexpr int Q_BYTES = 64 * BOXED_BYTES<D, 1>, BLOCK_BYTES = BLOCK_N * BOXED_BYTES<D, 1>;
@@ -48,30 +46,23 @@ struct Float8Plan {
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TILES + 2 * CONSUMERS * int(sizeof(Tile));
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0 && BLOCK_N % 32 == 0, "");
     // Registers per thread: see wgmma.cu.
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 56 : 72;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 216;
+    static constexpr int PRODUCER_REGISTERS = 56;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : 224;
 };
 
-// One thread loads keys and values of a block before those of the next one, and queries after the first block, since
-// their place is free later. It passes the loaded tile to the consumers through shared memory, since they have no
-// registers for the schedule.
+// One thread loads in the order of use: queries; keys and values of a block before those of the next one. It passes the
+// loaded tile to the consumers through shared memory, since they have no registers for the schedule.
 template <typename P, typename Schedule>
 __device__ __forceinline__ void load(const HeadMaps& maps, const Heads& heads, const Schedule& schedule,
                                      uint32_t shared, Tile* tiles) {
     PipelineState<P::STAGES> at;
     for (int turn = 0;; ++turn) {
         const Tile tile = schedule.tile(heads, turn, 0);
-        auto load_rows_of = [&](const CUtensorMap* map, int to, int full, int empty, int block) {
+        auto load_block = [&](const CUtensorMap* map, int to, int full, int empty, int block) {
             mbarrier_wait_parity(shared + empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
             load_rows<P::BLOCK_N, P::D, 1>(shared + to + at.stage * P::BLOCK_BYTES, map, block * P::BLOCK_N,
                                            tile.head / heads.G, tile.batch, shared + full + at.stage * MBARRIER_BYTES);
         };
-        auto load_block = [&](int block) {
-            load_rows_of(&maps.k, P::KEYS, P::K_FULL, P::K_EMPTY, block);
-            load_rows_of(&maps.v, P::ROWS, P::ROWS_FULL, P::ROWS_EMPTY, block);
-            at.advance();
-        };
-        if (tile.blocks > 0) load_block(tile.blocks - 1);
         for (int consumer = 0; consumer < P::CONSUMERS; ++consumer) {
             const uint32_t full = shared + P::Q_FULL + consumer * MBARRIER_BYTES;
             mbarrier_wait_parity(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES, turn % 2 ^ 1);
@@ -85,7 +76,10 @@ __device__ __forceinline__ void load(const HeadMaps& maps, const Heads& heads, c
         }
         if (tile.blocks == 0) return;
 #pragma unroll 1
-        for (int block = tile.blocks - 2; block >= 0; --block) load_block(block);
+        for (int block = tile.blocks - 1; block >= 0; --block, at.advance()) {
+            load_block(&maps.k, P::KEYS, P::K_FULL, P::K_EMPTY, block);
+            load_block(&maps.v, P::ROWS, P::ROWS_FULL, P::ROWS_EMPTY, block);
+        }
     }
 }
 
@@ -135,8 +129,8 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
     const Turns<P> turns{consumer};
     PipelineState<P::STAGES> keys;
     PipelineState<P::V_STAGES> values;
-    auto release = [&](uint32_t barrier) {
-        if (thread == 0) mbarrier_arrive(barrier);
+    auto release = [&](int barriers, int stage) {
+        if (thread == 0) mbarrier_arrive(shared + barriers + stage * MBARRIER_BYTES);
     };
     if (consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     for (int turn = 0;; ++turn) {
@@ -165,19 +159,15 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         };
         auto end_keys = [&] {
             warpgroup_fence_operand(scores);
-            release(shared + P::K_EMPTY + keys.stage * MBARRIER_BYTES);
+            release(P::K_EMPTY, keys.stage);
             keys.advance();
         };
         auto end_values = [&] {
             wgmma_wait_group<0>();
             warpgroup_fence_operand(acc);
             warpgroup_fence_operand(weights);
-            release(shared + P::V_EMPTY + values.stage * MBARRIER_BYTES);
+            release(P::V_EMPTY, values.stage);
             values.advance();
-        };
-        auto weigh = [&] {
-            softmax.weigh(pairs, scores);
-            warpgroup_fence_operand(pairs);
         };
         // Computes the scores of a block, and adds the previous block, whose weights are known.
         auto step = [&](int block, bool masked, int add) {
@@ -187,14 +177,13 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
             wgmma_wait_group<1>();
             end_keys();
             if (masked) mask(block);
-            float factor[2];
-            const bool moved = softmax.subtract_origin(scores, scale);
-            if (moved) softmax.move_origin(scores, factor);
-            weigh();
-            if (moved) {
+            softmax.weigh(scores, scale);
+            round_to_pairs(pairs, scores);
+            warpgroup_fence_operand(pairs);
+            if (softmax.has_grown()) {
                 wgmma_wait_in_warp();
                 warpgroup_fence_operand(acc);
-                rescale(acc, factor);
+                softmax.rescale(acc);
             }
             end_values();  // after a branch, which keeps ptxas from waiting before the exponentials
             join_pairs(weights, pairs);
@@ -207,10 +196,8 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         const int unmasked = tile.unmasked;
         int block = tile.blocks - 1;
         if (block >= unmasked) mask(block);
-        float factor[2];  // of no sums
-        softmax.subtract_origin(scores, scale);
-        softmax.move_origin(scores, factor);
-        weigh();
+        softmax.weigh(scores, scale);
+        round_to_pairs(pairs, scores);
         join_pairs(weights, pairs);
         int add = 0;
         if constexpr (CAUSAL) {
@@ -220,7 +207,7 @@ __device__ __forceinline__ void consume(const Heads& heads, __nv_bfloat16* __res
         }
 #pragma unroll 1
         for (--block; block >= 0; --block, add = 1) step(block, false, add);
-        release(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
+        if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
         wgmma_fence();
         multiply_values(add);
         end_values();

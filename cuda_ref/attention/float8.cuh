@@ -8,100 +8,91 @@
 constexpr int TRANSPOSING_WARPS = 2;
 
 // Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
-// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns. It loads
-// the next two squares of 32 keys and 16 columns while it waits for none: one after the other, loads would take longer
-// than a step of the consumers.
+// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
 template <typename P>
 __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
-    constexpr int LOADED = 2, HIGH = P::BLOCK_N / 32, SQUARES = P::D / 16 / TRANSPOSING_WARPS * HIGH;
-    static_assert(SQUARES % LOADED == 0, "");
     const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
     // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
     const uint32_t even = lane < 16 ? 0x6420 : 0x7531, odd = lane < 16 ? 0x7531 : 0x6420;
     const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
     const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
 #pragma unroll
-    for (int first = 0; first < SQUARES; first += LOADED) {
-        uint32_t x[LOADED][4];  // x[i][2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
+    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
+        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
 #pragma unroll
-        for (int i = 0; i < LOADED; ++i) {
-            const int group = (first + i) / HIGH * TRANSPOSING_WARPS, key = (first + i) % HIGH * 32;
-            const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
-            ldmatrix_x4<true>(x[i], keys + key * ROW_BYTES);
-        }
-#pragma unroll
-        for (int i = 0; i < LOADED; ++i) {
-            const int group = (first + i) / HIGH * TRANSPOSING_WARPS, key = (first + i) % HIGH * 32;
+        for (int key = 0; key < P::BLOCK_N; key += 32) {
+            uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
+            ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
+            const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
+                                  __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
             const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
-            const uint32_t y[] = {__byte_perm(x[i][0], x[i][1], even), __byte_perm(x[i][0], x[i][1], odd),
-                                  __byte_perm(x[i][2], x[i][3], even), __byte_perm(x[i][2], x[i][3], odd)};
             stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
         }
     }
 }
 
-// The online softmax of the two rows of a thread, with weights up to 2^8. Few blocks move the origin of a row: the first
-// with a visible key, and those in which its maximum grows by more than 2^SLACK.
+// The largest of this thread's scores in row r. Compared as integers, which have a three-way maximum, negative numbers
+// are in the opposite order, but below all others.
+template <int COUNT>
+__device__ __forceinline__ float largest_score(const float (&scores)[COUNT], int r) {
+    int bits = __float_as_int(scores[2 * r]);
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) {
+        bits = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), bits);
+    }
+    if (bits >= 0) return __int_as_float(bits);
+    float largest = -INF;
+#pragma unroll
+    for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
+    return largest;
+}
+
+// The online softmax of the two rows of a thread, with weights up to 2^8.
 struct Float8Softmax {
     static constexpr float LARGEST = 8, SLACK = 4;  // exponents of 2
-    static constexpr float SEEN = 1e-30f;  // added to a sum: not 0, even if other threads have all visible keys
-    float origin[2] = {0, 0};              // exponent whose weight is 1
-    float sum[2] = {0, 0};                 // of the weights of this thread's columns; 0 before the first visible key
+    float origin[2] = {-1e30f, -1e30f};  // exponent whose weight is 1; finite, so that hidden scores give 0 and not NaN
+    float sum[2] = {0, 0};               // sum of the weights of this thread's columns
+    float factor[2];                     // factor of the sums before the last block
 
-    // scores -> exponents of their weights. Returns in all lanes whether a row of the warp needs another origin: it has
-    // no weights yet, or one would exceed the largest.
+    // scores -> exp2(scale score - origin). The origin rises if a weight would exceed the largest.
     template <int COUNT>
-    __device__ __forceinline__ bool subtract_origin(float (&scores)[COUNT], float scale) const {
-        int bits[4] = {};  // of the largest exponent, or 0: compared as integers, which have a three-way maximum
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) scores[i] = fmaf(scores[i], scale, -origin[i / 2 % 2]);
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 2) {
-            int& largest = bits[i / 2 % 4];
-            largest = max(max(__float_as_int(scores[i]), __float_as_int(scores[i + 1])), largest);
-        }
-        const int largest = max(max(bits[0], bits[1]), max(bits[2], bits[3]));
-        return __any_sync(0xffffffffu, largest > __float_as_int(LARGEST) || sum[0] == 0 || sum[1] == 0);
-    }
-
-    // Moves the origins of the rows that need it. factor: of their sums so far.
-    template <int COUNT>
-    __device__ __forceinline__ void move_origin(float (&exponents)[COUNT], float (&factor)[2]) {
+    __device__ __forceinline__ void weigh(float (&scores)[COUNT], float scale) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            float largest = -INF, total = sum[r];
-#pragma unroll
-            for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(exponents[i], exponents[i + 1]));
+            float largest = largest_score(scores, r);
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-            add_lanes(total);
-            const float rise = largest > (total == 0 ? -INF : LARGEST) ? largest - (LARGEST - SLACK) : 0.0f;
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2)) * scale;
+            const bool kept = largest <= origin[r] + LARGEST;
+            const float next = kept ? origin[r] : largest - (LARGEST - SLACK);
+            factor[r] = kept ? 1.0f : exp2_approximate(origin[r] - next);
+            origin[r] = next;
+            float part = 0;
 #pragma unroll
-            for (int i = 2 * r; i < COUNT; i += 4) exponents[i] -= rise, exponents[i + 1] -= rise;
-            origin[r] += rise;
-            factor[r] = total == 0 ? 1.0f : exp2_approximate(-rise);
-            sum[r] = fmaf(sum[r], factor[r], largest > -INF ? SEEN : 0.0f);
+            for (int i = 2 * r; i < COUNT; i += 4) {
+                scores[i] = exp2_approximate(fmaf(scores[i], scale, -next));
+                scores[i + 1] = exp2_approximate(fmaf(scores[i + 1], scale, -next));
+                part += scores[i] + scores[i + 1];
+            }
+            sum[r] = sum[r] * factor[r] + part;
         }
     }
 
-    // Adds the weights to the sums, and rounds those of neighbouring columns to pairs of float8 numbers.
+    __device__ __forceinline__ bool has_grown() const {
+        return __any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1);
+    }
+
     template <int COUNT>
-    __device__ __forceinline__ void weigh(uint16_t (&pairs)[COUNT / 2], const float (&exponents)[COUNT]) {
-        float part[2] = {0, 0};
+    __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
 #pragma unroll
-        for (int i = 0; i < COUNT / 2; ++i) {
-            const float low = exp2_approximate(exponents[2 * i]), high = exp2_approximate(exponents[2 * i + 1]);
-            part[i % 2] += low + high;
-            pairs[i] = rounded_float8_pair(low, high);
-        }
-        sum[0] += part[0], sum[1] += part[1];
+        for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 };
 
+// Rounds the weights of neighbouring columns to pairs of float8 numbers.
 template <int COUNT>
-__device__ __forceinline__ void rescale(float (&acc)[COUNT], const float (&factor)[2]) {
+__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
+    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
 }
 
 // The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.

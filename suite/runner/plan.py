@@ -93,8 +93,8 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
     _check_known("--precision", selection.precisions, PRECISIONS)
     if selection.shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
-    if (selection.shapes or selection.workloads) and selection.sweep:
-        raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
+    if selection.workloads and selection.sweep:
+        raise UsageError("a model has shapes of its own, so it takes no --sweep")
     if selection.workloads and (selection.shapes or selection.families):
         raise UsageError("a model has shapes of its own, so it takes neither --shape nor --inputs but none")
     modelled = list(dict.fromkeys(name for each in selection.workloads for name in each.operations))
@@ -281,9 +281,10 @@ def _telling_cases(op: Operation, selection: Selection, device: Device) -> list[
 
 
 def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
-    """The operation's sweep over sizes, one dtype and arithmetic after the other.
+    """The sizes asked for, or the operation's sweep over sizes, one dtype and arithmetic after the other.
 
-    The defaults are the first dtype and its first arithmetic. A CPU runs only the sizes that take about a second.
+    The defaults are the first dtype and its first arithmetic. Of its sweep, a CPU runs the sizes that take about a
+    second.
     """
     asked = {
         option.name: values
@@ -297,9 +298,9 @@ def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Ca
         for precision in op.precisions(dtype)
         if precision in (selection.precisions or op.precisions(dtype)[:1])
         for options in op.option_combinations(dtype, asked, every=False)
-        for size in op.sweep
+        for size in _shapes(op, selection) or op.sweep
     ]
-    if device.type == "cuda":
+    if device.type == "cuda" or selection.shapes:
         return cases
     return [case for case in cases if op.flops(case) <= CPU_SWEEP_FLOPS and op.bytes(case) <= CPU_SWEEP_BYTES]
 

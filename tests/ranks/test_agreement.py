@@ -92,7 +92,8 @@ def one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.parametrize("name", OVER_RANKS)
 @pytest.mark.usefixtures("one_at_a_time")
 def test_all_lines_agree_on_two_gpus_and_are_timed(name: str) -> None:
-    rows = rows_of(jobs_of(name, 2, "float32", "bfloat16", device="cuda"), "cuda", timed=True, telling=True)
+    rows = rows_of(jobs_of(name, 2, "float32", device="cuda"), "cuda", timed=True)
+    rows += rows_of(jobs_of(name, 2, "bfloat16", device="cuda"), "cuda", timed=True, telling=True)
     ran = [row for row in rows if row.status is not Status.UNSUPPORTED and row.implementation not in FAILS_ON_GPUS]
     assert frameworks_of(ran) == {name: {*FRAMEWORKS}}
     assert [(row.implementation, row.dtype, row.reason) for row in ran if row.status is not Status.OK] == []
