@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_matmul
-from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.interpreter import empty_output, finished_output, fitted
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.symmetric import as_they_arrive
 from triton_kernels.matmul import GROUP_M, STEP_BYTES, TILE, matmul_kernel
@@ -35,7 +35,7 @@ def all_gather_matmul(
     out = empty_output((group.size() * M, N), x.dtype, x.device)
     if out.numel() == 0:
         return finished_output(out, x.dtype)
-    tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
+    tile = fitted(TILE, M, N, K) or {"BLOCK_K": STEP_BYTES // x.element_size()}
 
     def product(rank: int, rows: Tensor) -> None:
         with device_of(x):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_linear
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output, fitted
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.symmetric import all_reduce_during
 from triton_kernels.all_reduce._add import add_parts
@@ -42,7 +42,7 @@ def data_parallel_grad(
     check_sizes("data_parallel_grad", M, N, K)
     dz = derivative(x, weight, bias, dy, precision)
     dx = empty_output((M, K), x.dtype, x.device)
-    tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
+    tile = fitted(TILE, M, K, N) or {"BLOCK_K": STEP_BYTES // x.element_size()}
 
     def product(rows: slice) -> None:
         part, into = dz[rows], dx[rows]

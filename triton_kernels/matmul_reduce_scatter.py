@@ -8,7 +8,7 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.contract import check_split_matmul
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output, fitted
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.symmetric import all_to_all
 from triton_kernels.all_reduce._add import add_parts
@@ -37,7 +37,7 @@ def matmul_reduce_scatter(
     out = empty_output((M, N), x.dtype, x.device)
     if out.numel() == 0:
         return finished_output(out, x.dtype)
-    tile = TILE or {"BLOCK_K": STEP_BYTES // x.element_size()}
+    tile = fitted(TILE, M, N, K) or {"BLOCK_K": STEP_BYTES // x.element_size()}
 
     def product(rank: int, into: Tensor) -> None:
         rows = x[rank * M : (rank + 1) * M]

@@ -98,6 +98,7 @@ def _on_cpus(group: dist.ProcessGroup, device: torch.device, size: int) -> Works
     finally:
         os.unlink(own)
     addresses = torch.tensor([each.data_ptr() for each in maps], dtype=torch.int64)
+    addresses.points_to = tuple(maps)  # type: ignore[attr-defined]  # for checked launches
     return Workspace(addresses, group.rank(), group.size(), size, tuple(maps), lambda: dist.barrier(group))
 
 

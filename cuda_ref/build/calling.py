@@ -58,7 +58,8 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
         function: name of the extern "C" function.
         device: a CUDA device or the CPU.
         args: tensors are passed as pointers, None as a null pointer, ints and floats as the types in the signature.
-            They are not checked: tensors must be on `device`, and large enough.
+            They are not checked: tensors must be on `device`, and large enough. The attribute `points_to` of a tensor
+            of addresses has the tensors that lie there; checked launches may use these too.
 
     Raises:
         CudaError: if the launch fails.
@@ -158,10 +159,10 @@ class Bound:
         """Kernels may use the memory of these tensors and no other."""
         first = 1
         for name, value in zip(self.names, args, strict=True):
-            if isinstance(value, torch.Tensor):
-                last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
-                size = (last + 1) * value.element_size() if value.numel() else 0
-                self.loaded.cuda_host_allow(ctypes.c_void_p(value.data_ptr()), ctypes.c_size_t(size), name, first)
+            for tensor in (value, *getattr(value, "points_to", ())) if isinstance(value, torch.Tensor) else ():
+                last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+                size = (last + 1) * tensor.element_size() if tensor.numel() else 0
+                self.loaded.cuda_host_allow(ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(size), name, first)
                 first = 0
 
     def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:

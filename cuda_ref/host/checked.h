@@ -277,8 +277,9 @@ CUDA_HOST_EXPORT void cuda_host_moved(const char* path) {
     snprintf(cuda_host::library_path, sizeof cuda_host::library_path, "%s", path);
 }
 
-#define CUDA_HOST_HOOK \
-    extern "C" CUDA_HOST_UNCOUNTED __attribute__((visibility("hidden"), used, no_sanitize("thread"))) inline void
+#define CUDA_HOST_HOOK_OF(type) \
+    extern "C" CUDA_HOST_UNCOUNTED __attribute__((visibility("hidden"), used, no_sanitize("thread"))) inline type
+#define CUDA_HOST_HOOK CUDA_HOST_HOOK_OF(void)
 #define CUDA_HOST_HOOKS(name, bytes, write)                                                          \
     CUDA_HOST_HOOK __tsan_##name##bytes(uintptr_t at) {                                               \
         cuda_host::check_access(at, bytes, write, __builtin_return_address(0));                       \
@@ -307,6 +308,19 @@ CUDA_HOST_VOLATILE(4)
 CUDA_HOST_VOLATILE(8)
 CUDA_HOST_VOLATILE(16)
 #undef CUDA_HOST_VOLATILE
+// The compiler calls these in place of __atomic_load_n and __atomic_store_n, whose value another process may change.
+#define CUDA_HOST_ATOMIC(bits, word)                                                                                  \
+    CUDA_HOST_HOOK_OF(word) __tsan_atomic##bits##_load(const volatile word* at, int) {                                \
+        cuda_host::check_access(reinterpret_cast<uintptr_t>(at), bits / 8, false, __builtin_return_address(0), true); \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                                 \
+    }                                                                                                                 \
+    CUDA_HOST_HOOK_OF(void) __tsan_atomic##bits##_store(volatile word* at, word value, int) {                         \
+        cuda_host::check_access(reinterpret_cast<uintptr_t>(at), bits / 8, true, __builtin_return_address(0), true);  \
+        __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                                \
+    }
+CUDA_HOST_ATOMIC(32, uint32_t)
+CUDA_HOST_ATOMIC(64, uint64_t)
+#undef CUDA_HOST_ATOMIC
 CUDA_HOST_HOOK __tsan_read_range(uintptr_t at, size_t bytes) {
     cuda_host::check_access(at, bytes, false, __builtin_return_address(0));
 }
@@ -351,3 +365,4 @@ CUDA_HOST_HOOK __ubsan_handle_missing_return(void* where) {
 #undef CUDA_HOST_BOTH
 #undef CUDA_HOST_HOOKS
 #undef CUDA_HOST_HOOK
+#undef CUDA_HOST_HOOK_OF

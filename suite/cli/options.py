@@ -134,7 +134,7 @@ InputsOption = Annotated[
 CacheOption = Annotated[str, typer.Option(metavar="STATE", help="cold or warm: the L2 cache before each sample.")]
 SweepOption = Annotated[
     bool,
-    typer.Option("--sweep", help="Sizes from tiny to large, or those of --shape; on a GPU, the CPU's implementations too."),
+    typer.Option("--sweep", help="Sizes from tiny to large, or of --shape; on a GPU, the CPU's implementations too."),
 ]
 TransfersOption = Annotated[
     bool, typer.Option("--transfers", help="Also time copying inputs to the device and the result back.")

@@ -41,6 +41,8 @@ class DevicePlugin(WorkerPlugin):  # type: ignore[misc]
         self._setup: Setup | None = None
         self._process: DeviceProcess | None = None
         self._running = False
+        self._stopped: set[str] = set()
+        """Runs that have ended. A task of theirs may still come: Dask sends it by another way than the end."""
 
     def setup(self, worker: Worker) -> None:
         """Called by Dask when the worker starts."""
@@ -66,6 +68,9 @@ class DevicePlugin(WorkerPlugin):  # type: ignore[misc]
         self._running = True
         try:
             process = self._process_with(setup)
+            if setup.run in self._stopped:  # `stop` sees the process, or this sees that it was called
+                self._close(SHORT_KILL_S)
+                return Lost(task.number, "its run has ended")
             process.begin(task)
             while True:
                 ready = set(select.select(process.descriptors, [], [], TICK_S)[0])
@@ -89,6 +94,8 @@ class DevicePlugin(WorkerPlugin):  # type: ignore[misc]
 
     def stop(self, run: str | None = None) -> None:
         """End the process if it belongs to this run; None: any run. Its task is lost."""
+        if run is not None:
+            self._stopped.add(run)
         if self._setup is None or run not in (None, self._setup.run):
             return
         if self._running and self._process is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -51,9 +52,15 @@ async def _run_here(workers: int, port: int, *, insecure: bool, started: Callabl
 
 def over_ssh(hosts: Sequence[str]) -> str:
     """The command that starts a cluster on `hosts` by `dask ssh`; the first one has the scheduler."""
-    python = " ".join(["env", *(f"{name}={value}" for name, value in _environment().items()), sys.executable])
+    words = ["env", *(f"{name}={value}" for name, value in _environment().items()), sys.executable]
+    python = " ".join(map(_escaped, words))
     options = ["--scheduler-port", str(PORT), "--remote-python", python, "--remote-dask-worker", HOST_MAIN]
     return f"{shlex.join(['dask', 'ssh', *options, *hosts])}\n{_compare(hosts[0])}"
+
+
+def _escaped(word: str) -> str:
+    """`word` for the command of a remote host, which dask ssh puts between single quotes of a shell."""
+    return re.sub(r"[^\w@%+=:,./-]", lambda found: f"\\{found[0]}", word).replace("'", "'\\''")
 
 
 def _compare(scheduler: str) -> str:

@@ -221,6 +221,7 @@ class Submission:
 
         with contextlib.suppress(Exception):
             self._client.cancel([worker.future for worker in self._workers.values() if worker.future is not None])
+        with contextlib.suppress(Exception):
             self._client.run(device_plugin.stop, self._name, workers=list(self._workers), on_error="ignore")
 
 

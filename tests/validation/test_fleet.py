@@ -32,7 +32,14 @@ def test_a_draw_depends_on_the_seed_alone() -> None:
 
 def with_runs(monkeypatch: pytest.MonkeyPatch, sources: dict[str, Path], waits: dict[str, float]) -> None:
     """Replaces each run by one that waits, then has the tables of a source."""
-    code = "import shutil, sys, time; time.sleep(float(sys.argv[1])); shutil.copytree(sys.argv[2], sys.argv[3])"
+    code = """import pathlib, shutil, sys, time
+wait, source, folder = sys.argv[1:]
+pathlib.Path(folder).mkdir()
+pathlib.Path(folder, "started.csv").touch()
+time.sleep(float(wait))
+pathlib.Path(folder, "started.csv").unlink()
+shutil.copytree(source, folder, dirs_exist_ok=True)
+"""
 
     def commands(cases: object, shapes: Path, out: Path, extra: object) -> dict[str, list[str]]:
         return {
@@ -53,7 +60,7 @@ def test_the_verdict_needs_the_share_and_the_same_rows(
         folder(tmp_path / name, [row(us=value), *ranked({"torch": 10.0}, 0.001)])
         for name, value in (("of one", 100.0), ("of all", us))
     )
-    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": wait_s, "one": 1.5})
+    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 60.0, "all": wait_s, "one": 1.5})
     assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
 
 

@@ -147,3 +147,12 @@ def empty_output(shape: tuple[int, ...], dtype: torch.dtype, device: torch.devic
 def finished_output(out: Tensor, dtype: torch.dtype) -> Tensor:
     """The output in the result's dtype: torch rounds what the interpreter has stored as float32."""
     return out.to(dtype) if INTERPRET else out
+
+
+def fitted(tile: dict[str, int], M: int, N: int, K: int) -> dict[str, int]:
+    """The tile of an interpreted product, whose blocks are no larger than the matrices need; empty if `tile` is.
+
+    numpy multiplies whole blocks, and a tall product has many of them.
+    """
+    needed = {"BLOCK_M": M, "BLOCK_N": N, "BLOCK_K": K}
+    return {name: min(size, max(16, triton.next_power_of_2(needed[name]))) for name, size in tile.items()}

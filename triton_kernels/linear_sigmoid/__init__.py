@@ -9,7 +9,7 @@ from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_linear
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output, fitted
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.sigmoid import sigmoid_of
 
@@ -80,6 +80,6 @@ def linear_sigmoid(
                 linear_sigmoid_kernel,
                 lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
                 x, weight, bias, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
-                PRECISION=precision, GROUP_M=GROUP_M, **TILE,
+                PRECISION=precision, GROUP_M=GROUP_M, **fitted(TILE, M, N, K),
             )  # fmt: skip
     return finished_output(out, x.dtype)

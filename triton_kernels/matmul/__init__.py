@@ -12,7 +12,14 @@ from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_matmul
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output, working_type
+from triton_kernels._runtime.interpreter import (
+    INTERPRET,
+    dot_operand,
+    empty_output,
+    finished_output,
+    fitted,
+    working_type,
+)
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
@@ -116,7 +123,7 @@ def matmul(
     check_sizes("matmul", M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     out = empty_output((M, N), dtype, a.device)
-    tile = TILE or {"BLOCK_K": STEP_BYTES // a.element_size()}
+    tile = fitted(TILE, M, N, K) or {"BLOCK_K": STEP_BYTES // a.element_size()}
     if M > 0 and N > 0:
         with device_of(a):
             launch(

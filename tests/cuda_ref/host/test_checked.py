@@ -70,6 +70,8 @@ FAULTS = {
     "reversed": Kernel("if (i < n) b[i] = a[n - i];", "reads index 1000 of a"),
     "halves_of_floats": Kernel("if (i < n) b[i] = to_float(((const __half*)a)[i * 4]);", "of a"),
     "atomic": Kernel("atomicAdd(b + i, 1.0f);", "of b"),
+    "atomic_load": Kernel("b[0] = __atomic_load_n((unsigned*)a + n + t, 0);", "reads index 1000 of a", 1, 1),
+    "atomic_store": Kernel("__atomic_store_n((unsigned*)b + n + t, 0, 0);", "writes index 1000 of b", 1, 1),
     "read_only_load": Kernel("b[0] = __ldg(a + n + t);", "reads index 1000 of a", 1, 1),
     # constant memory, variables of global memory, arrays of a thread
     "constant": Kernel("b[t] = table[t];", "reads index 8 of table, which has 8 elements of 4 bytes", 1, 32),
@@ -198,6 +200,10 @@ FAULTS = {
 
 RIGHT = {
     "guarded": Kernel("if (i < n) b[i] = a[i];"),
+    "atomic_flag": Kernel(
+        "if (i == 0) __atomic_store_n((unsigned*)b, 1u, __ATOMIC_RELEASE);"
+        "if (i < n && i && __atomic_load_n((unsigned*)b, __ATOMIC_ACQUIRE) < 2) b[i] = a[i];"
+    ),
     "grid_stride": Kernel("for (int k = i; k < n; k += gridDim.x * blockDim.x) b[k] = a[k];", blocks=2),
     "vectors": Kernel("if (i < n / 4) ((float4*)b)[i] = ((const float4*)a)[i];", blocks=1),
     "neighbours": Kernel("if (i < n) b[i] = (i ? a[i - 1] : 0) + (i < n - 1 ? a[i + 1] : 0);"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,3 +131,15 @@ def test_a_reduction_combines_blocks() -> None:
     (found,) = interpreter.ReduceOps(0, combine, False).generic_reduce((of(x.numpy()),))
     assert found.handle.data.tolist() == (x[0] ^ x[1]).tolist()
     assert len(calls) == 1
+
+
+@pytest.mark.skipif(not INTERPRET, reason="TRITON_INTERPRET=1 is not set")
+def test_a_tall_product_has_narrow_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tiles of 256 x 256 the products of data_parallel_grad at M=2, N=65795, K=2 took longer than a call may."""
+    matmul = importlib.import_module("triton_kernels.matmul")
+    tiles = []
+    monkeypatch.setattr(matmul, "launch", lambda kernel, grid, *given, **constants: tiles.append(constants))
+    matmul.matmul(torch.zeros(65795, 2), torch.zeros(2, 3))
+    matmul.matmul(torch.zeros(300, 300), torch.zeros(300, 17))
+    blocks = [tuple(each[f"BLOCK_{name}"] for name in "MNK") for each in tiles]
+    assert blocks == [(256, 16, 16), (256, 32, 256)]
