@@ -85,6 +85,11 @@ struct Steps {
         wgmma_commit_group();
     }
 
+    template <int COUNT>
+    __device__ __forceinline__ void end_block(float (&x)[COUNT]) const {
+        end_basic_block(x, shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
+    }
+
     __device__ __forceinline__ void release(int stage) const {
         if (threadIdx.x % WARPGROUP == 0) mbarrier_arrive(shared + P::EMPTY + stage * MBARRIER_BYTES);
     }
@@ -118,6 +123,7 @@ __device__ __forceinline__ void find_statistics(const Heads& heads, const Operan
             if (signed_scale < 0) negate(scores);
             if (block >= tile.unmasked) hide_after<KEPT, CAUSAL>(scores, heads, query, block, thread);
             softmax.weigh(scores, scale);
+            steps.end_block(scores);
             wgmma_wait_group<0>();
             warpgroup_fence_operand(dp);
             steps.release(steps.at.stage);
@@ -186,10 +192,12 @@ __device__ __forceinline__ void find_dq(const Heads& heads, const Operands& oper
             }
 #pragma unroll
             for (int i = 0; i < KEPT / 2; ++i) scores[i] = exp2_approximate(fmaf(scores[i], scale, -lse[i / 2 % 2]));
+            steps.end_block(scores);
             wgmma_wait_group<LATER>();
             warpgroup_fence_operand(dp);
 #pragma unroll
             for (int i = 0; i < KEPT / 2; ++i) scores[i] *= fmaf(dp[i], factor, -delta[i / 2 % 2]);
+            steps.end_block(scores);
         };
         auto multiply = [&](int stage, int add) {
             wgmma_fence();
