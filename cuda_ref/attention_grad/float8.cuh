@@ -26,6 +26,13 @@ struct Operands {
     float scale;                                         // sm_scale
 };
 
+// Both consumers of a block wait for the same loads. In turns, one computes exponentials while the tensor cores work for
+// the other.
+struct InTurns {
+    static constexpr int CONSUMERS = ::CONSUMERS;
+    static constexpr bool TURNS = true;
+};
+
 // Place in the order of tiles: a head over all batch entries, and a row of tiles.
 struct Place {
     int head, row;

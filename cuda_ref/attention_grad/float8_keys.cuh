@@ -119,10 +119,12 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
     const float limit = limit_of_keys<P>(heads, operands, work), factor = 1 / limit;
     float scores[COUNT], dp[COUNT], dk_sums[P::D / 64][32], dv_sums[P::D / 64][32];
     uint32_t weights[TILE_ROWS / 8], gradients[TILE_ROWS / 8];
+    const Turns<InTurns> turns{consumer};
     PipelineState<P::STAGES> at;
     int tile = work.first, in_group = 0;
     auto start = [&] {
         mbarrier_wait_parity(shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
+        turns.take();
         wgmma_fence();
         multiply_rows<P::D>(scores, keys, shared + P::Q + at.stage * BOX_BYTES);
         wgmma_commit_group();
@@ -186,8 +188,10 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
             warpgroup_fence_operand(dv_sums[i]);
         }
     };
+    if (consumer == CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     mbarrier_wait_parity(shared + P::KEPT_FULL, 0);
     start();
+    turns.pass();
     weigh(std::integral_constant<int, 0>());
     round();
     int add = 0;
@@ -197,6 +201,7 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
         at.advance();
         start();
         multiply(before, add);
+        turns.pass();
         weigh(std::integral_constant<int, 2>());
         end();
         if (thread == 0) mbarrier_arrive(shared + P::EMPTY + before * MBARRIER_BYTES);

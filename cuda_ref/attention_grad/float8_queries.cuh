@@ -70,14 +70,21 @@ __device__ __forceinline__ void load_of_queries(const GradMaps& maps, const Head
 template <typename P>
 struct Steps {
     uint32_t shared, q, d_out;  // q, d_out: of the consumer's queries
+    Turns<InTurns> turns;
     PipelineState<P::STAGES> at = {};
 
     __device__ __forceinline__ Steps(uint32_t shared, int consumer)
-        : shared(shared), q(shared + P::Q + consumer * BOX_BYTES), d_out(shared + P::D_OUT + consumer * BOX_BYTES) {}
+        : shared(shared),
+          q(shared + P::Q + consumer * BOX_BYTES),
+          d_out(shared + P::D_OUT + consumer * BOX_BYTES),
+          turns{consumer} {
+        if (consumer == CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
+    }
 
-    // Starts two groups of products with the keys and values at `at`.
+    // Takes the turn, and starts two groups of products with the keys and values at `at`.
     __device__ __forceinline__ void start(float (&scores)[KEPT / 2], float (&dp)[KEPT / 2]) const {
         mbarrier_wait_parity(shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
+        turns.take();
         wgmma_fence();
         multiply_rows<P::D>(scores, q, shared + P::KEYS + at.stage * KEPT_BYTES);
         wgmma_commit_group();
@@ -118,6 +125,7 @@ __device__ __forceinline__ void find_statistics(const Heads& heads, const Operan
 #pragma unroll 1
         for (int block = tile.blocks - 1; block >= 0; --block) {
             steps.start(scores, dp);
+            steps.turns.pass();
             wgmma_wait_group<1>();
             warpgroup_fence_operand(scores);
             if (signed_scale < 0) negate(scores);
@@ -211,6 +219,7 @@ __device__ __forceinline__ void find_dq(const Heads& heads, const Operands& oper
             steps.release(stage);
         };
         steps.start(scores, dp);
+        steps.turns.pass();
         weigh(tile.blocks - 1, std::integral_constant<int, 0>());
         round_to_operand(ds, scores);
         int add = 0;
@@ -220,6 +229,7 @@ __device__ __forceinline__ void find_dq(const Heads& heads, const Operands& oper
             steps.at.advance();
             steps.start(scores, dp);
             multiply(before, add);
+            steps.turns.pass();
             weigh(block, std::integral_constant<int, 1>());
             end(before);
             round_to_operand(ds, scores);
