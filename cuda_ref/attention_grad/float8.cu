@@ -12,6 +12,8 @@
 //                       delta, and for each 16 queries a limit of |ds|.
 //   float8_dk_dv        A block keeps 128 keys and reads the queries that see them.
 //   float8_dq           A block keeps 128 queries and reads the keys that they see.
+// If the query heads of a key head are divided into parts, to occupy all multiprocessors in float8_dk_dv, then add_parts
+// adds their float32 sums of dk and dv in order.
 // Scores and dp are computed three times. In return no block adds to the sums of another, and ds stays in registers:
 // in one kernel, as in wgmma.cu, float32 sums of dq would go through the L2 cache at twice the rate of 16 bits.
 //
@@ -28,14 +30,15 @@
 #include "attention_grad/float8_queries.cuh"
 #include "common/launch.cuh"
 
+constexpr int SMALL_BLOCK = 256;  // threads of the kernels without products
+
 template <int D, int ROWS>
 void launch_transpose(const void* x, const HeadStrides& strides, uint8_t* out, int heads, int H, int S,
                       cudaStream_t stream, LaunchRecord* record) {
-    constexpr int THREADS_EACH = 256;
     const int tiles = ceil_div(S, KEPT) * (KEPT / ROWS);
     const dim3 grid(unsigned(heads) * tiles);
-    record->set(grid, THREADS_EACH);
-    transpose<D, ROWS><<<grid, THREADS_EACH, 0, stream>>>(static_cast<const uint8_t*>(x), strides, out, H, S, tiles);
+    record->set(grid, SMALL_BLOCK);
+    transpose<D, ROWS><<<grid, SMALL_BLOCK, 0, stream>>>(static_cast<const uint8_t*>(x), strides, out, H, S, tiles);
 }
 
 template <int D, bool CAUSAL>
@@ -68,24 +71,32 @@ cudaError_t launch(const Heads& heads, const Operands& operands, int64_t B, __nv
     cudaError_t error = launch_clusters(1, float8_statistics<Statistics, CAUSAL>, blocks, THREADS,
                                         Statistics::SHARED_BYTES, stream, record, maps, heads, operands);
     if (error != cudaSuccess) return error;
-    error = launch_clusters(1, float8_dk_dv<Keys, CAUSAL>, dim3(unsigned(key_heads) * ceil_div(heads.S_k, KEPT)),
-                            THREADS, Keys::SHARED_BYTES, stream, record, maps, heads, operands, dk, dv);
+    const dim3 key_blocks(unsigned(key_heads * operands.parts) * ceil_div(heads.S_k, KEPT));
+    error = launch_clusters(1, float8_dk_dv<Keys, CAUSAL>, key_blocks, THREADS, Keys::SHARED_BYTES, stream, record,
+                            maps, heads, operands, dk, dv);
     if (error != cudaSuccess) return error;
-    return launch_clusters(1, float8_dq<Gradients, CAUSAL>, blocks, THREADS, Gradients::SHARED_BYTES, stream, record,
-                           maps, heads, operands, dq);
+    error = launch_clusters(1, float8_dq<Gradients, CAUSAL>, blocks, THREADS, Gradients::SHARED_BYTES, stream, record,
+                            maps, heads, operands, dq);
+    if (error != cudaSuccess || operands.parts == 1) return error;
+    const int64_t head_quads = int64_t(heads.S_k) * D / 4;
+    const dim3 adding(unsigned(ceil_div<int64_t>(2 * key_heads * head_quads, SMALL_BLOCK)));
+    record->set(adding, SMALL_BLOCK);
+    add_parts<__nv_bfloat16>
+        <<<adding, SMALL_BLOCK, 0, stream>>>(operands.part_sums, key_heads, operands.parts, dk, dv, head_quads);
+    return cudaGetLastError();
 }
 
-// Strides are in elements. Scales are on the device. lse and delta are (B, H, padded), limits (B, H, padded / 16), q and
+// Strides are in elements. Scales are on the device. parts, part_sums: see Operands. lse and delta are (B, H, padded), limits (B, H, padded / 16), q and
 // d_out transposed (B, H, padded, 128) bytes, k transposed (B, H_kv, padded, D); padded: S_q or S_k rounded up to 128.
 extern "C" int attention_grad_float8(const void* q, const void* k, const void* v, const void* d_out,
                                      const float* scale_q, const float* scale_k, const float* scale_v,
                                      const float* scale_d_out, float* lse, float* delta, float* limits,
-                                     uint8_t* q_transposed, uint8_t* d_out_transposed, uint8_t* k_transposed, void* dq,
+                                     float* part_sums, uint8_t* q_transposed, uint8_t* d_out_transposed, uint8_t* k_transposed, void* dq,
                                      void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,
                                      int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch,
                                      int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
-                                     int64_t o_batch, int64_t o_head, int64_t o_row, int64_t causal, double scale,
-                                     double scale_log2, cudaStream_t stream, LaunchRecord* record) {
+                                     int64_t o_batch, int64_t o_head, int64_t o_row, int64_t parts, int64_t causal,
+                                     double scale, double scale_log2, cudaStream_t stream, LaunchRecord* record) {
     Heads heads{int(H),   int(H / H_kv),
                 int(S_q), int(S_k),
                 int(B * H), float(scale_log2),
@@ -96,7 +107,8 @@ extern "C" int attention_grad_float8(const void* q, const void* k, const void* v
     heads.lse = lse, heads.delta = delta, heads.padded = ceil_div(int(S_q), KEPT) * KEPT;
     heads.d_out = d_out, heads.d_out_strides = {o_batch, o_head, o_row};
     heads.scale_q = scale_q, heads.scale_k = scale_k, heads.scale_v = scale_v;
-    const Operands operands{scale_d_out, limits, q_transposed, d_out_transposed, k_transposed, float(scale)};
+    const Operands operands{scale_d_out, limits, q_transposed, d_out_transposed, k_transposed, float(scale),
+                            int(parts), part_sums};
     auto run = [&](auto head, auto is_causal) {
         return launch<decltype(head)::value, decltype(is_causal)::value>(
             heads, operands, B, static_cast<__nv_bfloat16*>(dq), static_cast<__nv_bfloat16*>(dk),

@@ -24,6 +24,8 @@ struct Operands {
     float* limits;                                       // [B H][heads.padded / GROUP]: no |ds| is larger
     const uint8_t *q_transposed, *d_out_transposed, *k_transposed;  // tiles of `transpose`
     float scale;                                         // sm_scale
+    int parts;         // of the query heads of a key head; each has its own sums of dk and dv
+    float* part_sums;  // dk, then dv, each (B, H_kv * parts, S_k, D); unused with one part
 };
 
 // Both consumers of a block wait for the same loads. In turns, one computes exponentials while the tensor cores work for

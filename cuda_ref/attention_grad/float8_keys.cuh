@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_grad/float8.cuh"
+#include "attention_grad/parts.cuh"
 
 template <int D_>
 struct Float8KeyPlan {
@@ -17,23 +18,25 @@ struct Float8KeyPlan {
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "");
 };
 
-// The keys of a block, and the tiles of queries that see any of them.
+// The keys of a block, and the queries that see any of them: tiles of some heads.
 struct KeyWork {
-    int head, batch, key_head, first_key;  // head: over all batch entries; key_head: within one
+    int part, batch, key_head, first_key;  // part: of the heads of all batch entries; key_head: within its entry
+    int first_head, heads;                 // query heads, within the batch entry
     int first, tiles;                      // first tile of queries; tiles of a head
 };
 
 template <bool CAUSAL>
-__device__ __forceinline__ KeyWork key_work(const Heads& heads, int index) {
-    const int key_heads = heads.H / heads.G;
-    const Place at = place_at<CAUSAL>(index, heads.count / heads.G, ceil_div(heads.S_k, KEPT), TOGETHER);
+__device__ __forceinline__ KeyWork key_work(const Heads& heads, int parts, int index) {
+    const int of_entry = heads.H / heads.G * parts, together = heads.G / parts;
+    const Place at = place_at<CAUSAL>(index, heads.count / together, ceil_div(heads.S_k, KEPT), TOGETHER);
     const int first_query = CAUSAL ? max(at.row * KEPT - (heads.S_k - heads.S_q), 0) : 0;
-    return {at.head, at.head / key_heads, at.head % key_heads, at.row * KEPT, first_query / TILE_ROWS,
-            ceil_div(heads.S_q, TILE_ROWS)};
+    const int of_batch = at.head % of_entry;
+    return {at.head, at.head / of_entry, of_batch / parts, at.row * KEPT, of_batch * together, together,
+            first_query / TILE_ROWS, ceil_div(heads.S_q, TILE_ROWS)};
 }
 
 // One thread loads the keys and values of the block, then tiles of queries: from the first to the last, those of all
-// heads of the group in turn.
+// heads in turn.
 template <typename P>
 __device__ __forceinline__ void load_of_keys(const GradMaps& maps, const Heads& heads, const Operands& operands,
                                              const KeyWork& work, uint32_t shared) {
@@ -44,8 +47,7 @@ __device__ __forceinline__ void load_of_keys(const GradMaps& maps, const Heads& 
 #pragma unroll 1
     for (int tile = work.first; tile < work.tiles; ++tile) {
 #pragma unroll 1
-        for (int g = 0; g < heads.G; ++g, at.advance()) {
-            const int head = work.key_head * heads.G + g;
+        for (int head = work.first_head; head < work.first_head + work.heads; ++head, at.advance()) {
             const int64_t row = int64_t(work.batch * heads.H + head) * heads.padded + tile * TILE_ROWS;
             const int64_t transposed = row / TILE_ROWS * BOX_BYTES;
             const uint32_t full = shared + P::FULL + at.stage * MBARRIER_BYTES;
@@ -70,9 +72,8 @@ template <typename P>
 __device__ __forceinline__ float limit_of_keys(const Heads& heads, const Operands& operands, const KeyWork& work) {
     const int first = work.first * TILE_ROWS / GROUP, count = heads.padded / GROUP;
     float limit = LEAST;
-    for (int g = 0; g < heads.G; ++g) {
-        const float* const limits =
-            operands.limits + int64_t(work.batch * heads.H + work.key_head * heads.G + g) * count;
+    for (int head = work.first_head; head < work.first_head + work.heads; ++head) {
+        const float* const limits = operands.limits + int64_t(work.batch * heads.H + head) * count;
         for (int i = first + threadIdx.x % 32; i < count; i += 32) limit = fmaxf(limit, limits[i]);
     }
     for (int lanes = 1; lanes < 32; lanes *= 2) limit = fmaxf(limit, __shfl_xor_sync(0xffffffffu, limit, lanes));
@@ -92,15 +93,14 @@ __device__ __forceinline__ void add_products(float (&acc)[P::D / 64][32], const 
     for (int i = 0; i < P::D / 64; ++i) add_product(acc[i], a, b + i * 64, add);
 }
 
-// Stores 64 rows of dk or dv, times `unit`.
-template <typename P>
-__device__ __forceinline__ void store_sums(__nv_bfloat16* __restrict__ out, float (&acc)[P::D / 64][32], float unit,
-                                           int row, int rows) {
+// Stores 64 rows of dk or dv, times `unit`: the results, or the sums of a part.
+template <typename P, typename Store>
+__device__ __forceinline__ void store_scaled(float (&acc)[P::D / 64][32], float unit, Store store) {
 #pragma unroll
     for (int i = 0; i < P::D / 64; ++i) {
 #pragma unroll
         for (int j = 0; j < 32; ++j) acc[i][j] *= unit;
-        store_rows(out + i * 64, P::D, acc[i], row, rows);
+        store(i * 64, acc[i]);
     }
 }
 
@@ -172,7 +172,7 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
             dp[i + 3] = scores[i + 3] * fmaf(dp[i + 3], factor, -delta.y);
         }
         end_basic_block(dp, shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
-        if (++in_group == heads.G) in_group = 0, ++tile;
+        if (++in_group == work.heads) in_group = 0, ++tile;
     };
     auto round = [&] {
         round_to_operand(weights, scores);
@@ -196,7 +196,7 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
     round();
     int add = 0;
 #pragma unroll 1
-    for (int steps = heads.G * (work.tiles - work.first); steps > 1; --steps, add = 1) {  // the last queries see all keys
+    for (int steps = work.heads * (work.tiles - work.first); steps > 1; --steps, add = 1) {  // the last queries see all keys
         const int before = at.stage;
         at.advance();
         start();
@@ -211,9 +211,19 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
     end();
     const float unit = *operands.scale_d_out / FILLED;
     const float dk_unit = operands.scale * limit * *heads.scale_q * *heads.scale_v * unit;
-    const int64_t head = int64_t(work.head) * heads.S_k * P::D;
-    store_sums<P>(dk + head, dk_sums, dk_unit, row, heads.S_k);
-    store_sums<P>(dv + head, dv_sums, unit, row, heads.S_k);
+    const int64_t before = int64_t(work.part) * heads.S_k * P::D;
+    auto store = [&](__nv_bfloat16* results, float* sums, float(&acc)[P::D / 64][32], float factor) {
+        store_scaled<P>(acc, factor, [&](int column, const float(&x)[32]) {
+            if (operands.parts == 1) {
+                store_rows(results + before + column, P::D, x, row, heads.S_k);
+            } else {
+                store_sums(sums + before + column, P::D, x, row, heads.S_k);
+            }
+        });
+    };
+    const int64_t all = int64_t(heads.count / work.heads) * heads.S_k * P::D;
+    store(dk, operands.part_sums, dk_sums, dk_unit);
+    store(dv, operands.part_sums + all, dv_sums, unit);
 }
 
 template <typename P, bool CAUSAL>
@@ -237,7 +247,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_fence_init();
     }
     __syncthreads();  // the barriers are initialized
-    const KeyWork work = key_work<CAUSAL>(heads, blockIdx.x);
+    const KeyWork work = key_work<CAUSAL>(heads, operands.parts, blockIdx.x);
     if (warpgroup == CONSUMERS) {
         setmaxnreg_dec<24>();
         if (threadIdx.x == PRODUCER) load_of_keys<P>(maps, heads, operands, work, shared);

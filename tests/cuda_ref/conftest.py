@@ -24,7 +24,7 @@ KERNELS = (
     *("attention_grad/wgmma.cu", "ring_attention/wgmma.cu"),
     *("attention/hopper.cuh", "attention/statistics.cuh", "attention/heads.cuh", "attention/float8.cuh"),
     *("attention_grad/hopper.cuh", "attention_grad/float8.cu", "attention_grad/float8.cuh"),
-    *("attention_grad/float8_keys.cuh", "attention_grad/float8_queries.cuh"),
+    *("attention_grad/float8_keys.cuh", "attention_grad/float8_queries.cuh", "attention_grad/parts.cuh"),
     *("grouped_matmul/wgmma.cu", "grouped_matmul/loads.cuh", "grouped_matmul/store.cuh"),
     *("grouped_matmul_grad/wgmma.cu", "grouped_block_scaled_matmul/wgmma.cu"),
     *("int4_matmul/few.cu", "int4_matmul/wgmma.cu"),

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from cuda_ref.attention_grad import auto
-from cuda_ref.attention_grad.float8 import attention_grad, config
+from cuda_ref.attention_grad.float8 import STEP_US, TILE, attention_grad, config, run
+from cuda_ref.attention_grad.wgmma import parts_of_a_group
 from suite import ops
 from suite.checking.judge import judge
 
@@ -49,6 +50,30 @@ def test_emulated(emulated: None, nan_outputs: None, size: tuple[int, ...], caus
     check(size, causal, family, torch.device("cpu"))
 
 
+def check_parts(parts: int, size: tuple[int, ...], causal: bool, device: torch.device) -> None:
+    op = ops.get("attention_grad")
+    case = op.case(size, DTYPE, causal=causal)
+    inputs = op.make_inputs(case, 1, device)
+    found = [torch.cat([x.flatten() for x in run(parts, *inputs, causal=causal)]) for _ in range(2)]
+    verdict = judge(found[0], op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.agrees, verdict.reason
+    assert torch.equal(*found)
+
+
+@pytest.mark.slow
+def test_parts_emulated(emulated: None, nan_outputs: None) -> None:
+    check_parts(2, (2, 8, 2, 90, 150, 64), True, torch.device("cpu"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("D", [64, 128])
+def test_every_number_of_parts(hopper: torch.device, nan_outputs: None, D: int, causal: bool) -> None:
+    for size in ((1, 16, 2, 700, 333, D), (2, 8, 1, 65, 515, D)):
+        for parts in (1, 2, 4, 8):
+            check_parts(parts, size, causal, hopper)
+
+
 @pytest.mark.slow
 def test_scales_of_any_sign(emulated: None) -> None:
     """Scores stay when two scales change their sign, or one scale and the queries: then so do the weights."""
@@ -67,9 +92,17 @@ def test_scales_of_any_sign(emulated: None) -> None:
 
 def test_auto_chooses_it_for_float8() -> None:
     q = torch.zeros(1, 1, 5, 64, dtype=torch.float8_e4m3fn)
-    text = "transpose; float8_statistics 128x128; float8_dk_dv 64x128; float8_dq 128x128"
+    text = "transpose; float8_statistics 128x128; float8_dk_dv 64x128 parts=1; float8_dq 128x128"
     assert auto.config(q, q, q, q, *4 * [torch.tensor(1.0)]) == config(q, q, q, q) == text
     assert auto.config(*4 * [q.half()]).startswith("wgmma ")
+
+
+def test_few_key_heads_are_divided_and_many_are_not() -> None:
+    def parts(S: int, causal: bool) -> int:
+        return parts_of_a_group(1, 64, 8, S, S, 128, causal, 132, queries=TILE, step_us=STEP_US)
+
+    assert parts(2048, True) > 1
+    assert [parts(S, causal) for S, causal in ((2048, False), (4096, False), (4096, True), (8192, True))] == 4 * [1]
 
 
 def test_what_is_refused() -> None:
