@@ -58,28 +58,30 @@ template <int D, int ROWS>
 __global__ void transpose(const uint8_t* __restrict__ x, HeadStrides strides, uint8_t* __restrict__ out, int H, int S,
                           int tiles) {
     static_assert(ROWS == TILE_ROWS || ROWS == KEPT, "");
-    constexpr int CHUNKS = D / 16;
-    __shared__ uint4 rows[ROWS * CHUNKS];
+    constexpr int CHUNKS = D / 16, OUT_ROWS = ROWS == TILE_ROWS ? 64 : D, OUT_CHUNKS = ROWS * CHUNKS / OUT_ROWS;
+    __shared__ uint4 rows[ROWS * CHUNKS];  // chunk c of row r in the place of chunk c ^ r / 16, to avoid bank conflicts
     const int head = blockIdx.x / tiles, first = blockIdx.x % tiles * ROWS;
     x += head / H * strides.batch + head % H * strides.head;
     for (int i = threadIdx.x; i < ROWS * CHUNKS; i += blockDim.x) {
-        const int row = first + i / CHUNKS;
-        rows[i] = row < S ? *reinterpret_cast<const uint4*>(x + row * strides.row + i % CHUNKS * 16) : uint4{};
+        const int row = i / CHUNKS, chunk = i % CHUNKS;
+        const uint8_t* const from = x + (first + row) * strides.row + chunk * 16;
+        const bool inside = first + row < S;
+        rows[row * CHUNKS + (chunk ^ row / 16 % CHUNKS)] = inside ? *reinterpret_cast<const uint4*>(from) : uint4{};
     }
     __syncthreads();
-    uint8_t* const tile = out + int64_t(blockIdx.x) * (ROWS == TILE_ROWS ? 64 : D) * ROW_BYTES;
+    uint8_t* const tile = out + int64_t(blockIdx.x) * OUT_ROWS * ROW_BYTES;
     for (int i = threadIdx.x; i < ROWS * CHUNKS; i += blockDim.x) {
-        const int column = i % D, group = i / D;  // of 16 rows
-        const uint8_t* const from = reinterpret_cast<const uint8_t*>(rows) + group * 16 * D + column;
+        const int row = i / OUT_CHUNKS, chunk = i % OUT_CHUNKS;
+        const int column = row + chunk / (ROWS / 16) * 64, group = chunk % (ROWS / 16);  // of 16 rows of x
+        const uint8_t* const from = reinterpret_cast<const uint8_t*>(rows) + group * 16 * D +
+                                    (column / 16 ^ group % CHUNKS) * 16 + column % 16;
         uint32_t x4[4];
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
             x4[c] = from[2 * c * D] | from[(2 * c + 1) * D] << 8 | from[(2 * c + 8) * D] << 16 |
                     uint32_t(from[(2 * c + 9) * D]) << 24;
         }
-        const int to = ROWS == TILE_ROWS ? column % 64 : column;
-        const int chunk = ROWS == TILE_ROWS ? column / 64 * 4 + group : group;
-        *reinterpret_cast<uint4*>(tile + to * ROW_BYTES + (chunk ^ to % 8) * 16) = {x4[0], x4[1], x4[2], x4[3]};
+        *reinterpret_cast<uint4*>(tile + row * ROW_BYTES + (chunk ^ row % 8) * 16) = {x4[0], x4[1], x4[2], x4[3]};
     }
 }
 
