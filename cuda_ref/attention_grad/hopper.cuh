@@ -2,7 +2,7 @@
 // after the main one.
 #pragma once
 
-#include "attention/hopper.cuh"
+#include "attention_grad/parts.cuh"
 
 constexpr int CONSUMERS = 2, BLOCK_N = CONSUMERS * 64, STAGES = 2;
 
@@ -147,35 +147,4 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP)
         store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
     }
     wait_for_earlier_kernel();  // so that kernels after this one find dk and dv complete too
-}
-
-// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on. `out` is the start of the head.
-template <int D>
-__device__ __forceinline__ void store_sums(float* __restrict__ out, const float (&acc)[D / 2], int row, int rows) {
-    const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        if (first + 8 * r >= rows) continue;
-        float2* const to = reinterpret_cast<float2*>(out + int64_t(first + 8 * r) * D) + thread % 4;
-#pragma unroll
-        for (int i = 0; i < D / 8; ++i) to[4 * i] = make_float2(acc[4 * i + 2 * r], acc[4 * i + 2 * r + 1]);
-    }
-}
-
-// Computes dk or dv, four elements per thread: adds the parts of a key head in order and rounds once.
-template <typename T>
-__global__ void add_parts(const Problem problem, T* __restrict__ dk, T* __restrict__ dv, int64_t head_quads) {
-    const int64_t quads = problem.key_heads / problem.parts * head_quads;
-    const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at >= 2 * quads) return;
-    const int64_t index = at % quads, head = index / head_quads;
-    const float4* from = reinterpret_cast<const float4*>(problem.part_sums) + at / quads * quads * problem.parts +
-                         head * problem.parts * head_quads + index % head_quads;
-    float4 sum = __ldcg(from);
-    for (int i = 1; i < problem.parts; ++i) {
-        const float4 x = __ldcg(from += head_quads);
-        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-    }
-    reinterpret_cast<uint2*>(at < quads ? dk : dv)[index] = {rounded_pair<T>(sum.x, sum.y),
-                                                             rounded_pair<T>(sum.z, sum.w)};
 }

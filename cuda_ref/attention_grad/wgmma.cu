@@ -130,9 +130,9 @@ __device__ __forceinline__ void store_of_keys(const Problem& problem, const Work
         store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
         store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
     } else {
-        store_sums<P::D>(problem.part_sums + before, dk_sums, row, problem.S_k);
-        store_sums<P::D>(problem.part_sums + int64_t(problem.key_heads) * problem.S_k * P::D + before, dv_sums, row,
-                         problem.S_k);
+        store_sums(problem.part_sums + before, P::D, dk_sums, row, problem.S_k);
+        store_sums(problem.part_sums + int64_t(problem.key_heads) * problem.S_k * P::D + before, P::D, dv_sums, row,
+                   problem.S_k);
     }
 }
 
@@ -329,10 +329,11 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
         launch_early(finish<T, P, CAUSAL, WINDOW>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles,
                      window);
     if (ended != cudaSuccess || problem.parts == 1) return ended;
+    const int key_heads = problem.key_heads / problem.parts;
     const int64_t head_quads = int64_t(problem.S_k) * P::D / 4;
-    const dim3 adding(unsigned(ceil_div<int64_t>(2 * (problem.key_heads / problem.parts) * head_quads, THREADS)));
+    const dim3 adding(unsigned(ceil_div<int64_t>(2 * key_heads * head_quads, THREADS)));
     record->set(adding, THREADS);
-    add_parts<T><<<adding, THREADS, 0, stream>>>(problem, dk, dv, head_quads);
+    add_parts<T><<<adding, THREADS, 0, stream>>>(problem.part_sums, key_heads, problem.parts, dk, dv, head_quads);
     return cudaGetLastError();
 }
 

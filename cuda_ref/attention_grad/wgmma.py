@@ -117,20 +117,25 @@ def run(
     return dq, dk, dv
 
 
-def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int) -> int:
+def parts_of_a_group(
+    B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int, queries: int | None = None,
+    step_us: float = STEP_US,
+) -> int:  # fmt: skip
     """Number of parts into which the query heads of a key head are divided: the fewest that are about as fast as any.
 
     A block reads the queries of its part one after the other. With few key heads, parts occupy multiprocessors that
-    would be idle, at least during the last blocks. The sums of parts, however, go through memory.
+    would be idle, at least during the last blocks. The sums of parts, however, go through memory. queries: per tile, by
+    default those of wgmma.cu. step_us: time of a block for one tile.
     """
+    tiles = -(-S_q // (queries or QUERIES[D]))
 
     def predicted_us(parts: int) -> float:
-        longest = H // H_kv // parts * -(-S_q // QUERIES[D])
+        longest = H // H_kv // parts * tiles
         blocks = B * H_kv * parts * -(-S_k // KEYS)
         # Under a mask a block needs half of the queries on average, and the longest blocks start first.
         steps = max(longest, blocks * longest / 2 / processors) if causal else -(-blocks // processors) * longest
         sums = 2 * 2 * 4 * B * H_kv * parts * S_k * D if parts > 1 else 0
-        return steps * STEP_US + sums / BYTES_PER_US
+        return steps * step_us + sums / BYTES_PER_US
 
     best = 1
     for parts in range(2, H // max(1, H_kv) + 1):

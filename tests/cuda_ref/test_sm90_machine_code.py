@@ -21,7 +21,7 @@ SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
 BY_OPERATION = {name.partition("/")[0]: name for name in SOURCES}
 IN_MAKE_TEST = {name for operation, name in BY_OPERATION.items() if not f"{operation}/".startswith(EMULATED)}
 """One kernel of each operation, unless tests emulate kernels of that operation."""
-WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients"
+WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients|transpose"
 """Kernels before and after those that multiply."""
 
 
