@@ -70,7 +70,7 @@ struct NormSums {
 __device__ __forceinline__ float sum_of_warp(float value) { return over_warp(value, Addition()); }
 
 // Combines the sums of all warps of a row by one barrier: c of the row is c of the warp plus the difference of the
-// means. Calls alternate between two `scratch` of WARP places. columns: those of the warp with the number of this lane.
+// means. Successive calls use different `scratch` of WARP places. columns: those of the warp with this lane's number.
 template <bool CENTERED>
 __device__ __forceinline__ NormSums over_warps(const NormSums& of_warp, float columns, float n, NormSums* scratch) {
     if (blockDim.x == WARP) return of_warp;
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
                    float* __restrict__ partial, int64_t m, int64_t n, float eps) {
     using Row = Registers<T, PACKS, true>;
     constexpr int LANES = Row::LANES;
-    __shared__ NormSums scratch[2][WARP];
-    const int64_t rows = int64_t(gridDim.x) * blockDim.y, first = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    __shared__ NormSums scratch[NORM_STAGES][WARP];
+    const int rows = gridDim.x * blockDim.y, first = blockIdx.x * blockDim.y + threadIdx.y;  // int: few blocks are resident
     const int columns = int(n);
     const float of_row = float(columns);
     const float of_lane = columns_of_warp<PACKS, LANES>(threadIdx.x % WARP, columns);
@@ -113,10 +113,10 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
     for (int pack = 0; pack < PACKS; ++pack) {
         ring.place(ring.WEIGHT, pack) = Row::load_pack({weight, columns, 1}, pack, 0.0f);
     }
-    for (int stage = 0; stage < NORM_STAGES - 1; ++stage) ring.load(stage, first + stage * rows);
-    int stage = 0, turn = 0;
-    for (int64_t row = first; row < m; row += rows, stage = (stage + 1) % NORM_STAGES) {
-        ring.load((stage + NORM_STAGES - 1) % NORM_STAGES, row + (NORM_STAGES - 1) * rows);
+    for (int stage = 0; stage < NORM_STAGES - 1; ++stage) ring.load(stage, int64_t(first) + stage * rows);
+    int stage = 0;
+    for (int64_t row = first; row < m; row += rows, stage = stage == NORM_STAGES - 1 ? 0 : stage + 1) {
+        ring.load(stage == 0 ? NORM_STAGES - 1 : stage - 1, row + (NORM_STAGES - 1) * rows);
         __pipeline_wait_prior(NORM_STAGES - 1);
         NormSums sums = {0.0f, 0.0f, 0.0f, 0.0f};
         float mean = 0.0f, a = 0.0f;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
         });
         sums.squares = sum_of_warp(sums.squares);
         sums.projection = sum_of_warp(sums.projection);
-        sums = over_warps<CENTERED>(sums, of_lane, of_row, scratch[turn ^= 1]);
+        sums = over_warps<CENTERED>(sums, of_lane, of_row, scratch[stage]);
         if constexpr (CENTERED) {
             mean = sums.x / of_row;
             a = sums.g / of_row;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
 #pragma unroll
     for (int pack = 0; pack < PACKS; ++pack) {
         if (Row::index(pack, 0) >= columns) break;
-        float* to = partial + first * n + Row::index(pack, 0);
+        float* to = partial + int64_t(first) * n + Row::index(pack, 0);
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) {
             to[lane] = dweight[pack][lane];
