@@ -3,10 +3,10 @@
 //   dx = s (g - a - xhat b), g = dy w, xhat = (x - mean) s, a = mean(g), b = mean(g xhat); a and mean are 0 in rms_norm
 //   dweight = sum over rows of dy xhat, dbias = sum over rows of dy
 //
-// As many blocks as the device holds take the rows in turn. Their next rows are on the way to shared memory while they
-// compute one. A thread has the same columns in each row, so that it adds their dy xhat and dy in registers. The sums
-// of all blocks are added by a second launch. Their number depends on the device and on the shape alone, so equal
-// inputs give equal bits.
+// As many blocks as the device holds take the rows in turn. Their next rows are on the way while they compute one. A
+// thread has the same columns in each row, so that it adds their dy xhat and dy in registers. The sums of all blocks
+// are added by a second launch. Their number depends on the device and on the shape alone, so equal inputs give equal
+// bits.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -15,50 +15,116 @@
 #include "common/rows.cuh"
 
 constexpr int MOST_NORM_THREADS = 512;  // per block, with up to 128 registers each
-constexpr int NORM_STAGES = 3;          // rows of a block in shared memory
 
-// Rows of x and dy and the weight in shared memory: PACKS packs of 16 bytes each per thread, which no other thread reads.
-template <typename T, int PACKS>
-struct RowRing {
-    using Row = Registers<T, PACKS, true>;
-    const T *x, *dy;
+// The rows that a block takes: first, first + rows, ...
+template <typename T>
+struct RowsInTurn {
+    const T *x, *dy, *weight;
     int64_t m, x_m, dy_m;
-    int columns;
+    int columns, first, rows;
+};
 
-    static size_t bytes(dim3 block) { return sizeof(uint4) * (2 * NORM_STAGES + 1) * PACKS * block.x * block.y; }
+// PACKS packs of x, dy and the weight per thread in registers, and those of the next row.
+template <typename T, int PACKS>
+struct RowsInRegisters {
+    using Row = Registers<T, PACKS, true>;
+    const RowsInTurn<T>& of;
+    Row w, values, grads, next_values, next_grads;
 
-    // A pack of x (2 stage), dy (2 stage + 1) or the weight (WEIGHT).
-    static constexpr int WEIGHT = 2 * NORM_STAGES;
+    static constexpr size_t shared_bytes(dim3) { return 0; }
 
-    __device__ __forceinline__ uint4& place(int of, int pack) const {
-        extern __shared__ uint4 ring[];
-        return ring[(of * PACKS + pack) * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x];
+    __device__ __forceinline__ RowsInRegisters(const RowsInTurn<T>& of) : of(of) {
+        w.load({of.weight, of.columns, 1}, 0.0f);
+        if (of.first < of.m) load(values, grads, of.first);
     }
 
-    // Calls f(pack, x, dy, weight as packs) for each pack of this thread in a row that has arrived.
+    __device__ __forceinline__ void load(Row& to_values, Row& to_grads, int64_t row) const {
+        to_values.load({of.x + row * of.x_m, of.columns, 1}, 0.0f);
+        to_grads.load({of.dy + row * of.dy_m, of.columns, 1}, 0.0f);
+    }
+
+    // Begins to load the row after this one.
+    __device__ __forceinline__ void load_ahead(int64_t row) {
+        if (row + of.rows < of.m) load(next_values, next_grads, row + of.rows);
+    }
+
+    // Calls f(pack, x, dy, weight as packs) for each pack of this thread.
     template <typename F>
-    __device__ __forceinline__ void each(int stage, F f) const {
-        __syncwarp();  // keeps the compiler from holding the packs from one call to the next: the sums take its registers
+    __device__ __forceinline__ void each(F f) {
+#pragma unroll
+        for (int pack = 0; pack < PACKS; ++pack) f(pack, values.v[pack], grads.v[pack], w.v[pack]);
+    }
+
+    // Called before the last pass: see Registers.
+    __device__ __forceinline__ void stay_packed() {
+        values.stay_packed();
+        grads.stay_packed();
+    }
+
+    __device__ __forceinline__ void go_on() {
+        values = next_values;
+        grads = next_grads;
+    }
+};
+
+// The same in shared memory, for longer rows: packs that no other thread reads, and the next two rows.
+template <typename T, int PACKS>
+struct RowsInSharedMemory {
+    using Row = Registers<T, PACKS, true>;
+    static constexpr int STAGES = 3, WEIGHT = 2 * STAGES;
+    const RowsInTurn<T>& of;
+    int stage = 0;
+
+    static constexpr size_t shared_bytes(dim3 block) {
+        return sizeof(uint4) * (2 * STAGES + 1) * PACKS * block.x * block.y;
+    }
+
+    __device__ __forceinline__ RowsInSharedMemory(const RowsInTurn<T>& of) : of(of) {
+#pragma unroll
+        for (int pack = 0; pack < PACKS; ++pack) {
+            place(WEIGHT, pack) = Row::load_pack({of.weight, of.columns, 1}, pack, 0.0f);
+        }
+        for (int i = 0; i < STAGES - 1; ++i) load(i, int64_t(of.first) + i * of.rows);
+    }
+
+    // A pack of x (2 stage), dy (2 stage + 1) or the weight (WEIGHT).
+    __device__ __forceinline__ uint4& place(int operand, int pack) const {
+        extern __shared__ uint4 ring[];
+        return ring[(operand * PACKS + pack) * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x];
+    }
+
+    // Rows beyond m are not read; columns beyond the last are 0.
+    __device__ __forceinline__ void load(int to, int64_t row) const {
+#pragma unroll
+        for (int pack = 0; pack < PACKS; ++pack) {
+            const int column = Row::index(pack, 0);
+            if (row < of.m && column < of.columns) {
+                __pipeline_memcpy_async(&place(2 * to, pack), of.x + row * of.x_m + column, 16);
+                __pipeline_memcpy_async(&place(2 * to + 1, pack), of.dy + row * of.dy_m + column, 16);
+            } else {
+                place(2 * to, pack) = place(2 * to + 1, pack) = {0, 0, 0, 0};
+            }
+        }
+        __pipeline_commit();
+    }
+
+    __device__ __forceinline__ void load_ahead(int64_t row) const {
+        load(stage == 0 ? STAGES - 1 : stage - 1, row + (STAGES - 1) * of.rows);
+        __pipeline_wait_prior(STAGES - 1);
+    }
+
+    template <typename F>
+    __device__ __forceinline__ void each(F f) const {
 #pragma unroll
         for (int pack = 0; pack < PACKS; ++pack) {
             f(pack, place(2 * stage, pack), place(2 * stage + 1, pack), place(WEIGHT, pack));
         }
     }
 
-    // Begins to load a row. Rows beyond m are not read; columns beyond the last are 0.
-    __device__ __forceinline__ void load(int stage, int64_t row) const {
-#pragma unroll
-        for (int pack = 0; pack < PACKS; ++pack) {
-            const int column = Row::index(pack, 0);
-            if (row < m && column < columns) {
-                __pipeline_memcpy_async(&place(2 * stage, pack), x + row * x_m + column, 16);
-                __pipeline_memcpy_async(&place(2 * stage + 1, pack), dy + row * dy_m + column, 16);
-            } else {
-                place(2 * stage, pack) = place(2 * stage + 1, pack) = {0, 0, 0, 0};
-            }
-        }
-        __pipeline_commit();
-    }
+    // Called before the last pass: keeps the compiler from holding the packs, whose registers the sums take.
+    __device__ __forceinline__ void stay_packed() const { __syncwarp(); }
+
+    __device__ __forceinline__ void go_on() { stage = stage == STAGES - 1 ? 0 : stage + 1; }
 };
 
 // Sums of the columns of one warp, and from them those of a row. x and g: sums. squares and projection: sums of c^2 and
@@ -70,17 +136,19 @@ struct NormSums {
 __device__ __forceinline__ float sum_of_warp(float value) { return over_warp(value, Addition()); }
 
 // Combines the sums of all warps of a row by one barrier: c of the row is c of the warp plus the difference of the
-// means. Successive calls use different `scratch` of WARP places. columns: those of the warp with this lane's number.
+// means. `scratch`: WARP places, others in the next call. columns: of each warp.
 template <bool CENTERED>
-__device__ __forceinline__ NormSums over_warps(const NormSums& of_warp, float columns, float n, NormSums* scratch) {
+__device__ __forceinline__ NormSums over_warps(const NormSums& of_warp, const float* columns, float inverse,
+                                                   NormSums* scratch) {
     if (blockDim.x == WARP) return of_warp;
     if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = of_warp;
     __syncthreads();
     const int lane = threadIdx.x % WARP;
     const NormSums own = lane < blockDim.x / WARP ? scratch[lane] : NormSums{0.0f, 0.0f, 0.0f, 0.0f};
     if constexpr (!CENTERED) return {0.0f, 0.0f, sum_of_warp(own.squares), sum_of_warp(own.projection)};
-    const float x = sum_of_warp(own.x), moved = columns > 0.0f ? own.x / columns - x / n : 0.0f;
-    return {x, sum_of_warp(own.g), sum_of_warp(own.squares + columns * moved * moved),
+    const float x = sum_of_warp(own.x), count = columns[lane];
+    const float moved = count > 0.0f ? __fdividef(own.x, count) - x * inverse : 0.0f;
+    return {x, sum_of_warp(own.g), sum_of_warp(own.squares + count * moved * moved),
             sum_of_warp(own.projection + own.g * moved)};
 }
 
@@ -96,32 +164,35 @@ __device__ __forceinline__ float columns_of_warp(int warp, int columns) {
     return float(count);
 }
 
+template <typename T, int PACKS>
+using RowSource = std::conditional_t<PACKS <= 2, RowsInRegisters<T, PACKS>, RowsInSharedMemory<T, PACKS>>;
+
 // partial: (gridDim.x blockDim.y, n) for dweight, and as much again for dbias.
 template <typename T, int PACKS, bool CENTERED>
 __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
-    norm_grad_rows(RowRing<T, PACKS> ring, const T* __restrict__ weight, T* __restrict__ dx,
-                   float* __restrict__ partial, int64_t m, int64_t n, float eps) {
+    norm_grad_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ dy,
+                   T* __restrict__ dx, float* __restrict__ partial, int64_t m, int64_t n, int64_t x_m, int64_t dy_m,
+                   float eps) {
     using Row = Registers<T, PACKS, true>;
     constexpr int LANES = Row::LANES;
-    __shared__ NormSums scratch[NORM_STAGES][WARP];
-    const int rows = gridDim.x * blockDim.y, first = blockIdx.x * blockDim.y + threadIdx.y;  // int: few blocks are resident
-    const int columns = int(n);
-    const float of_row = float(columns);
-    const float of_lane = columns_of_warp<PACKS, LANES>(threadIdx.x % WARP, columns);
-    float dweight[PACKS][LANES] = {}, dbias[CENTERED ? PACKS : 1][LANES] = {};
-#pragma unroll
-    for (int pack = 0; pack < PACKS; ++pack) {
-        ring.place(ring.WEIGHT, pack) = Row::load_pack({weight, columns, 1}, pack, 0.0f);
+    __shared__ NormSums scratch[2][WARP];
+    const int columns = int(n), rows = gridDim.x * blockDim.y, first = blockIdx.x * blockDim.y + threadIdx.y;
+    const float inverse = 1.0f / columns;
+    __shared__ float of_warps[WARP];  // columns of each warp: in shared memory, since the sums take the registers
+    if (CENTERED && threadIdx.x < WARP && threadIdx.y == 0) {
+        of_warps[threadIdx.x] = columns_of_warp<PACKS, LANES>(threadIdx.x, columns);
     }
-    for (int stage = 0; stage < NORM_STAGES - 1; ++stage) ring.load(stage, int64_t(first) + stage * rows);
-    int stage = 0;
-    for (int64_t row = first; row < m; row += rows, stage = stage == NORM_STAGES - 1 ? 0 : stage + 1) {
-        ring.load(stage == 0 ? NORM_STAGES - 1 : stage - 1, row + (NORM_STAGES - 1) * rows);
-        __pipeline_wait_prior(NORM_STAGES - 1);
+    __syncthreads();
+    float dweight[PACKS][LANES] = {}, dbias[CENTERED ? PACKS : 1][LANES] = {};
+    const RowsInTurn<T> in_turn = {x, dy, weight, m, x_m, dy_m, columns, first, rows};
+    RowSource<T, PACKS> source(in_turn);
+    int turn = 0;
+    for (int64_t row = first; row < m; row += rows, source.go_on()) {
+        source.load_ahead(row);
         NormSums sums = {0.0f, 0.0f, 0.0f, 0.0f};
         float mean = 0.0f, a = 0.0f;
         if constexpr (CENTERED) {
-            ring.each(stage, [&](int, uint4 values, uint4 grads, uint4 w) {
+            source.each([&](int, uint4 values, uint4 grads, uint4 w) {
 #pragma unroll
                 for (int lane = 0; lane < LANES; ++lane) {
                     sums.x += element<T>(values, lane);
@@ -130,10 +201,11 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
             });
             sums.x = sum_of_warp(sums.x);
             sums.g = sum_of_warp(sums.g);
-            const float of_warp = __shfl_sync(0xffffffffu, of_lane, threadIdx.x / WARP);
-            mean = of_warp > 0.0f ? sums.x / of_warp : 0.0f;
+            const float of_warp = of_warps[threadIdx.x / WARP];
+            mean = of_warp > 0.0f ? __fdividef(sums.x, of_warp) : 0.0f;
+            source.stay_packed();
         }
-        ring.each(stage, [&](int pack, uint4 values, uint4 grads, uint4 w) {
+        source.each([&](int pack, uint4 values, uint4 grads, uint4 w) {
             const bool within = Row::index(pack, 0) < columns;  // beyond, x - mean is not 0
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
@@ -144,13 +216,14 @@ __global__ void __launch_bounds__(MOST_NORM_THREADS, 1)
         });
         sums.squares = sum_of_warp(sums.squares);
         sums.projection = sum_of_warp(sums.projection);
-        sums = over_warps<CENTERED>(sums, of_lane, of_row, scratch[stage]);
+        sums = over_warps<CENTERED>(sums, of_warps, inverse, scratch[turn ^= 1]);
         if constexpr (CENTERED) {
-            mean = sums.x / of_row;
-            a = sums.g / of_row;
+            mean = sums.x * inverse;
+            a = sums.g * inverse;
         }
-        const float s = rsqrtf(sums.squares / of_row + eps), b = sums.projection / of_row * s;
-        ring.each(stage, [&](int pack, uint4 values, uint4 grads, uint4 w) {
+        const float s = rsqrtf(sums.squares * inverse + eps), b = sums.projection * inverse * s;
+        source.stay_packed();
+        source.each([&](int pack, uint4 values, uint4 grads, uint4 w) {
             if (Row::index(pack, 0) >= columns) return;
             Pack<T, LANES> result;
 #pragma unroll
@@ -193,37 +266,52 @@ inline NormDivision divide_norm_rows(int64_t packs) {
     return threads <= MOST_NORM_THREADS ? NormDivision{each, dim3(unsigned(threads))} : NormDivision{0, dim3(1)};
 }
 
+constexpr size_t SCRATCH_BYTES = (sizeof(NormSums) * 2 + sizeof(float)) * WARP;  // static shared memory of the kernel
+
+// Shared memory that the current device gives to a block.
+inline size_t most_shared_bytes() {
+    int device = 0, bytes = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return size_t(bytes);
+}
+
+// Returns cudaErrorNotSupported if the rows need more shared memory than a block has.
 // dbias: null unless CENTERED. partial: (blocks blockDim.y, n) floats for each of dweight and dbias.
 template <bool CENTERED>
 cudaError_t norm_grads(const void* x, const void* weight, const void* dy, void* dx, void* dweight, void* dbias,
                        float* partial, int64_t m, int64_t n, int64_t x_m, int64_t dy_m, float eps, int64_t blocks,
                        int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
-    bool is_held = true;
+    cudaError_t error = cudaSuccess;
     const cudaError_t launched = by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const NormDivision division = divide_norm_rows(n * int64_t(sizeof(T)) / 16);
-        is_held = division.packs > 0;
         const auto launch = [&](auto packs) {
-            using Ring = RowRing<T, packs()>;
             const auto kernel = norm_grad_rows<T, packs(), CENTERED>;
-            const Ring ring{static_cast<const T*>(x), static_cast<const T*>(dy), m, x_m, dy_m, int(n)};
             const dim3 grid{unsigned(blocks)};
-            const size_t bytes = Ring::bytes(division.block);
-            const size_t most = Ring::bytes(MOST_NORM_THREADS);  // the limit belongs to the kernel, not to a launch
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most));
+            const size_t bytes = RowSource<T, packs()>::shared_bytes(division.block);
+            const size_t most = most_shared_bytes() - SCRATCH_BYTES;
+            if (bytes > most) {
+                error = cudaErrorNotSupported;
+                return;
+            }
+            // The limit belongs to the kernel: a lower one could make the launch of another thread fail.
+            if (bytes > 0) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most));
             record->set(grid, division.block, bytes);
-            kernel<<<grid, division.block, bytes, stream>>>(ring, static_cast<const T*>(weight), static_cast<T*>(dx),
-                                                            partial, m, n, eps);
+            kernel<<<grid, division.block, bytes, stream>>>(
+                static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(dy),
+                static_cast<T*>(dx), partial, m, n, x_m, dy_m, eps);
         };
         switch (division.packs) {
             case 1: launch(std::integral_constant<int, 1>()); break;
             case 2: launch(std::integral_constant<int, 2>()); break;
             case 4: launch(std::integral_constant<int, 4>()); break;
-            default: return;
+            default: error = cudaErrorInvalidValue;
         }
+        if (error != cudaSuccess) return;
         const int64_t parts = blocks * division.block.y;
         T *of_weight = static_cast<T*>(dweight), *of_bias = static_cast<T*>(dbias);
         launch_column_sums(partial, of_weight, of_bias, parts, n, stream, record);
     });
-    return is_held ? launched : cudaErrorInvalidValue;
+    return error != cudaSuccess ? error : launched;
 }
