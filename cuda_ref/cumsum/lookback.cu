@@ -85,8 +85,11 @@ __global__ void __launch_bounds__(THREADS)
             running += element<T>(part.v[pack], i);
             out[i] = from_float<T>(running);
         }
+        uint4 words;
+        memcpy(&words, &out, sizeof(words));
         const int at = part.index(pack, 0);
-        if (at < rest) *reinterpret_cast<Pack<T, LANES>*>(y + row * n + number * SIZE + at) = out;
+        // Without __stcg the compiler makes four stores of 4 bytes.
+        if (at < rest) __stcg(reinterpret_cast<uint4*>(y + row * n + number * SIZE + at), words);
     }
 }
 

@@ -19,8 +19,8 @@ def layer_norm_grad(x: Matrix, weight: Vector, dy: Matrix, *, eps: float) -> tup
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once. The order of sums depends on the device.
     Tail: columns beyond N are left out. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
-    Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows; build.CudaError if a launch
-    fails.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows, and for rows beyond 16 KiB on
+    a GPU whose blocks have less shared memory than they need; build.CudaError if a launch fails.
     """
     check_norm_pair("layer_norm_grad", x, weight, dy=dy)
     M, N = x.shape

@@ -148,3 +148,10 @@ def test_the_rungs_have_products_for_each_layout(name: str) -> None:
         found = re.findall(rf"HGMMA\.64x256x16\.{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
         assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, kind
     assert ("USETMAXREG" in everything) == (name == "matmul/warp_specialized")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["cumsum/lookback", "cumsum/registers"])
+def test_rows_of_prefix_sums_are_stored_by_16_bytes(name: str, every: bool) -> None:
+    for kernel, code in machine_code(name, every).items():
+        assert set(re.findall(r"\bSTG\.E(?:\.U16|\.64|\.128)?", code)) == {"STG.E.128"}, kernel

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 ROOT = Path(__file__).resolve().parents[2]
-HELPERS = {"__main__", "attention_limits", "earlier_names", "rows", "tables"}
+HELPERS = {"__main__", "attention_limits", "earlier_names", "model_targets", "rows", "tables"}
 """Modules of this folder that fill no page."""
 
 

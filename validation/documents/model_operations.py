@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from suite.results.csv_file import read_rows
 from suite.results.row import Row, Status
-from validation.documents import ROOT
+from validation.documents import ROOT, model_targets
 from validation.documents.rows import H100
-from validation.documents.tables import TABLE, with_sentences
+from validation.documents.tables import TABLE, with_marked, with_sentences
 
 PAGE = ROOT / "docs" / "lab" / "model_operations.md"
 RESULTS, OPTIONS = H100 / "operations", H100 / "options"
@@ -29,17 +29,22 @@ def table() -> str:
         "| case | best vendor | us | of limit | Triton | CUDA | our of limit |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
+    for rows in timed_cases():
+        vendor = fastest([row for row in rows if row.vendor])
+        case = re.sub(r",padding=\d+", "", rows[0].case).replace(",", " ")
+        cells = [ratio([row for row in rows if row.implementation.split("/")[0] == f]) for f in ("triton", "cuda")]
+        which = f"{rows[0].operation} {case} {rows[0].dtype}"
+        numbers = f"{vendor.device_us:,.1f} | {vendor.of_limit:.2f}"
+        ours = f"{fastest([row for row in rows if row.is_ours]).of_limit:.2f}"
+        lines.append(f"| {which} | {vendor.implementation} | {numbers} | {' | '.join([*cells, ours])} |")
+    return "\n".join(lines) + "\n"
+
+
+def timed_cases() -> Iterator[list[Row]]:
+    """Yield the timed rows of each case of the page."""
     paths = [RESULTS / operation / f"{operation}.csv" for operation in (*LEVEL, *AHEAD, *PRODUCTS)]
     for path in [*paths, *sorted(OPTIONS.glob("*/*.csv"))]:
-        for rows in by_case(read_rows(path)):
-            vendor = fastest([row for row in rows if row.vendor])
-            case = re.sub(r",padding=\d+", "", rows[0].case).replace(",", " ")
-            cells = [ratio([row for row in rows if row.implementation.split("/")[0] == f]) for f in ("triton", "cuda")]
-            which = f"{rows[0].operation} {case} {rows[0].dtype}"
-            numbers = f"{vendor.device_us:,.1f} | {vendor.of_limit:.2f}"
-            ours = f"{fastest([row for row in rows if row.is_ours]).of_limit:.2f}"
-            lines.append(f"| {which} | {vendor.implementation} | {numbers} | {' | '.join([*cells, ours])} |")
-    return "\n".join(lines) + "\n"
+        yield from by_case(read_rows(path))
 
 
 def by_case(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -73,6 +78,7 @@ def least_share() -> str:
 
 
 def filled(text: str) -> str:
-    """Return the page with its table, and the share in the sentence under it."""
+    """Return the page with its table, the share in the sentence under it, and the targets."""
     text = TABLE.sub(lambda _: table(), text, count=1)
+    text = with_marked(text, model_targets.part(timed_cases()))
     return with_sentences(text, [(r"and Adam reach ([\d.]+) of the bandwidth or more", [least_share()])])

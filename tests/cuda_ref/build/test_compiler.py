@@ -19,8 +19,7 @@ SPILLS = {
     "cross_entropy/registers": 520,
     "quantize/registers": 584,
     "cumsum/registers": 64,
-    "rms_norm_grad/persistent": 80,
-    "layer_norm_grad/persistent": 1964,
+    "layer_norm_grad/persistent": 56,
     "layer_norm/registers": 1000,
     "attention_grad/attention_grad": 64,
     "attention_grad/tiles": 64,
@@ -40,8 +39,7 @@ SPILLS = {
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads.
 
-The gradient of layer_norm keeps two sums of each column of a thread beside the row: with four packs in bfloat16 it
-spills, and such rows are slower for it. The plain kernel of attention has 128 float32 numbers in each thread for D=256,
+The plain kernel of attention has 128 float32 numbers in each thread for D=256,
 and spills on the newest GPUs alone. paged_attention/decode spills 184 bytes with float8 on GPUs before compute
 capability 8.9, which have no instruction that converts it, and at most 16 on others. int4_matmul/few has 8 bytes of
 stack on the newest GPUs, and spills nothing."""
