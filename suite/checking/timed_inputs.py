@@ -8,6 +8,8 @@
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
 - Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
+- Operations with much arithmetic for each element, such as products, draw each operand anew in half of the rounds: a
+  kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction of the operation.
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
@@ -48,6 +50,9 @@ EXAMINED_EARLIER = 12
 """Earlier inputs that are tried as an explanation of a wrong result."""
 SPARSE = (64, 1024)
 """A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
+DENSE, DENSE_FLOPS = (1, 1, *SPARSE), 64
+"""The same for operations with so many arithmetic operations for each element of their operands. With two operands,
+three of four rounds draw at least one of them anew."""
 HOST_BYTES = 1 << 30
 """Memory for kept results on a CPU. A GPU uses half of its free memory."""
 MAX_PREVIOUS_BYTES = 1 << 26
@@ -100,6 +105,8 @@ class TimedInputs:
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.family(problem.case.inputs)
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
+        elements = sum(flat.numel() for flat in self._operands(problem.buffers))
+        self._stretches = DENSE if problem.op.flops(problem.case) >= DENSE_FLOPS * elements else SPARSE
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0
@@ -120,8 +127,11 @@ class TimedInputs:
         """Write new values of the case's family in place."""
         if self._normal:
             for flat, intact in zip(*map(self._operands, (self._problem.buffers, self._intact)), strict=True):
-                places = self._places(flat)
-                values = self._values(flat, places)
+                if (stretch := self._random.choice(self._stretches)) == 1:
+                    flat.copy_(intact.copy_(self._values(flat, flat.numel())))
+                    continue
+                places = self._places(flat, stretch)
+                values = self._values(flat, places.numel())
                 flat.scatter_(0, places, values)
                 intact.scatter_(0, places, values)
         else:
@@ -166,9 +176,9 @@ class TimedInputs:
         else:
             changed = []
             for flat in self._operands(self._problem.buffers):
-                places = self._places(flat)
+                places = self._places(flat, self._random.choice(SPARSE))
                 changed.append((flat, places, flat.gather(0, places)))
-                flat.scatter_(0, places, self._values(flat, places))
+                flat.scatter_(0, places, self._values(flat, places.numel()))
             self._rebind()
             run()
             for flat, places, values in changed:
@@ -260,16 +270,16 @@ class TimedInputs:
             if flat.numel():
                 yield flat.view(INTEGERS[flat.element_size()])
 
-    def _places(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return random distinct places: one in every stretch of a fixed length, from a random start."""
+    def _places(self, flat: torch.Tensor, stretch: int) -> torch.Tensor:
+        """Return random distinct places: one in every stretch of that length, from a random start."""
         count = flat.numel()
-        length = min(self._random.choice(SPARSE), count)
+        length = min(stretch, count)
         begins = torch.arange(0, count - count % length, length, device=flat.device)
         within = torch.randint(length, begins.shape, generator=self._source, device=flat.device)
         return begins.add_(within).add_(self._random.randrange(count)).remainder_(count)
 
-    def _values(self, flat: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        drawn = numbers.normals(tuple(places.shape), self._problem.case, self._source)
+    def _values(self, flat: torch.Tensor, count: int) -> torch.Tensor:
+        drawn = numbers.normals((count,), self._problem.case, self._source)
         return drawn.view(flat.dtype)
 
     def _redraw(self, *places: Tensors) -> None:
