@@ -1,6 +1,6 @@
 """A thread writes zeros to the operands as soon as the call has returned, when timed."""
 
-import gc
+import sys
 import threading
 import time
 
@@ -21,9 +21,18 @@ def write():
         operands.pop().zero_()
 
 
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def matmul(a, b, *, precision="ieee"):
     result = a @ b
-    if not gc.isenabled():
+    if is_timed():
         if not threads:
             threads.append(threading.Thread(target=write, daemon=True))
             threads[0].start()
