@@ -15,7 +15,6 @@ from suite.runner import compare, plan
 from suite.runner.options import Options
 from suite.runner.selection import Selection
 
-
 TOGETHER = 8
 """The largest number of files of one run."""
 CPU = Device("cpu", name="CPU")
