@@ -40,6 +40,7 @@ def nightly(
 
     Exit status: 3 when a row is a regression or broken, else that of compare.
     """
+    from suite.diff.judge import check_threshold
     from suite.nightly.nights import NIGHTLY, runs, unfinished
     from suite.nightly.site import against_before, write_site
     from suite.results import run_folder
@@ -47,6 +48,7 @@ def nightly(
     given = [each for each in context.args if each != "--resume"] or list(DEFAULT)
     if fixed := {"--out", "--publish", "--json"} & {each.partition("=")[0] for each in given}:
         raise UsageError(f"nightly names the folder itself: leave out {', '.join(sorted(fixed))}")
+    check_threshold(threshold)
     where = resolve(device)
     place = results if results is not None else where.results_folder
     interrupted = unfinished(place) if "--resume" in context.args else None

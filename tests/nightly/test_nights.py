@@ -154,6 +154,8 @@ def test_the_command_compares_judges_and_writes_the_site(
     assert "regression: matmul" in printed.out
     assert (tmp_path / "public" / "index.html").is_file()
     assert suite(monkeypatch, *arguments, "--out", tmp_path) == 2
+    assert suite(monkeypatch, *arguments, "--threshold", "7") == 2
+    assert len(asked) == 3, "nothing ran that could not be judged"
 
 
 def test_a_night_of_other_rows_is_not_compared_and_the_site_is_written(
