@@ -304,7 +304,8 @@ class RemoteResults:
         return self._case.result
 
     def run(self, name: str) -> None:
-        """Make one more call. Used if no recorder takes samples."""
+        """Make one more call, whose result is not kept. Used if no recorder takes samples."""
+        self.keeps = False
         self._case.process.ask(p.Run(name, 1, keep=True), p.Ran)
         self.refusals[name] = self._case.process.answer(p.Delivered).refusal
 
