@@ -26,6 +26,7 @@ class OwnLimits:
         """Put back what was changed meanwhile. Returns a sentence about it; empty if nothing was."""
         changed = [name for name, limits in self._limits.items() if resource.getrlimit(LIMITS[name]) != limits]
         restored = [*map(self._restored, changed), *filter(None, [self.scheduling.restore(os.getpid())])]
+        self.scheduling = Scheduling.of(os.getpid())  # what cannot be undone is named once
         return f"changed limits of the suite's own process: {', '.join(restored)}" if restored else ""
 
     def _restored(self, name: str) -> str:

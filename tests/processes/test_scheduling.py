@@ -57,3 +57,12 @@ def test_the_suite_names_a_change_of_its_own_cores() -> None:
     os.sched_setaffinity(0, {min(cores)})
     assert limits.restore() == f"changed limits of the suite's own process: cores to [{min(cores)}], undone"
     assert os.sched_getaffinity(0) == cores
+
+
+def test_what_cannot_be_undone_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose cores were taken away."""
+    limits = OwnLimits()
+    limits.scheduling = Scheduling(limits.scheduling.cores, limits.scheduling.priority - 1)
+    monkeypatch.setattr(os, "setpriority", lambda *_: None)
+    assert limits.restore().endswith("which cannot be undone")
+    assert limits.restore() == ""
