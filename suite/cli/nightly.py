@@ -35,30 +35,34 @@ def nightly(
 ) -> None:
     """Compare, judge the run against the nights before, and write a site. Other arguments are those of compare.
 
-    A row that is slower in two nights in a row than before both is a regression; once is a suspect.
+    A row that is slower in two nights in a row than before both is a regression; once is a suspect. With --resume an
+    interrupted night goes on.
 
     Exit status: 3 when a row is a regression or broken, else that of compare.
     """
-    from suite.nightly.nights import NIGHTLY, judged, runs
-    from suite.nightly.site import told, write_site
+    from suite.diff.judge import check_threshold
+    from suite.nightly.nights import NIGHTLY, runs, unfinished
+    from suite.nightly.site import against_before, write_site
     from suite.results import run_folder
 
-    given = list(context.args) or list(DEFAULT)
-    if fixed := {"--out", "--publish", "--resume", "--json"} & {each.partition("=")[0] for each in given}:
+    given = [each for each in context.args if each != "--resume"] or list(DEFAULT)
+    if fixed := {"--out", "--publish", "--json"} & {each.partition("=")[0] for each in given}:
         raise UsageError(f"nightly names the folder itself: leave out {', '.join(sorted(fixed))}")
+    check_threshold(threshold)
     where = resolve(device)
     place = results if results is not None else where.results_folder
-    status = _compare([*given, "--device", str(where), "--out", str(run_folder.new(place, [NIGHTLY]))])
+    interrupted = unfinished(place) if "--resume" in context.args else None
+    out = ["--out", str(interrupted), "--resume"] if interrupted else ["--out", str(run_folder.new(place, [NIGHTLY]))]
+    status = _compare([*given, "--device", str(where), *out])
     if status not in (0, 1):
         raise typer.Exit(status)
     nights = runs(place, where.name, say, NIGHTLY)
-    found = judged(nights, threshold)
-    against, noted = told(found)
+    against, noted, regression = against_before(nights, threshold)
     for line in (f"against the night before: {against}", *noted):
         print(line, flush=True)
     written = write_site([place], site if site is not None else place / "site", threshold, say)
     say(f"site: {written[0]}")
-    raise typer.Exit(found.exit_status or status)
+    raise typer.Exit(regression or status)
 
 
 def _compare(arguments: list[str]) -> int:

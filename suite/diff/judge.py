@@ -32,6 +32,12 @@ CLOCK_CHANGE = 0.01
 """Relative change of the SM clock from which a row mentions it."""
 
 
+def check_threshold(threshold: float) -> None:
+    """Raise `UsageError` for a threshold outside of 0 to 1."""
+    if not 0 < threshold < 1:
+        raise UsageError(f"--threshold {threshold:g}: must lie between 0 and 1, e.g. 0.03 for three percent")
+
+
 def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     """Judge every row that is in both runs.
 
@@ -39,8 +45,7 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     0 and 1, and for runs that cannot be compared: runs on different devices, with different recorders or cache states,
     or without common rows.
     """
-    if not 0 < threshold < 1:
-        raise UsageError(f"--threshold {threshold:g}: must lie between 0 and 1, e.g. 0.03 for three percent")
+    check_threshold(threshold)
     _refuse_devices(base, new)
     cases: dict[Key, list[Pair]] = {}
     for key, row in base.rows.items():

@@ -13,6 +13,7 @@ from suite.core.text import one_line
 from suite.results.csv_file import read_rows
 from suite.results.resume import ENVIRONMENT
 from suite.results.row import Row
+from suite.results.run_folder import LATEST
 
 Key = tuple[str, ...]
 
@@ -69,7 +70,9 @@ def _tables(path: Path) -> tuple[Path, list[Path]]:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     if not tables:
-        raise UsageError(f"{path}: no results here: the folder holds no .csv")
+        latest = path / LATEST
+        hint = f"; its last run is {latest}" if latest.is_dir() else ""
+        raise UsageError(f"{path}: no results here: the folder holds no .csv{hint}")
     return folder, tables
 
 

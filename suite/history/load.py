@@ -10,6 +10,7 @@ from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.core.names import unknown
+from suite.core.text import one_line
 from suite.diff.load import Side, load
 from suite.results.groups import standings
 from suite.results.row import Row, Status
@@ -114,8 +115,8 @@ class _Found:
 def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None]) -> list[CaseHistory]:
     """The times of the runs in `folder`, which is `results/<device>/` or a folder of runs.
 
-    A table that cannot be read is left out, and `on_damage` is called with the reason. Raises `UsageError` if there are
-    no runs, or if no run has a time of the `chosen` rows.
+    A table that cannot be read, or is of another device than the last, is left out, and `on_damage` is called with the
+    reason. Raises `UsageError` if there are no runs, or if no run has a time of the `chosen` rows.
     """
     runs = folder / RUNS if (folder / RUNS).is_dir() else folder
     try:
@@ -124,20 +125,21 @@ def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None])
         raise UsageError(f"{runs}: no runs here ({error.strerror}); `compare` without --out writes them") from None
     cases: dict[CaseKey, _Found] = {}
     timed: list[Row] = []
-    count = 0
-    for path in folders:
-        for side in _tables(path, on_damage):
-            count += 1
-            for key, point in _points(path.name, side):
-                timed.append(point.row)
-                if chosen.has(point.row):
-                    found = cases.setdefault(key, _Found())
-                    found.runs.setdefault(path.name, point.run)
-                    found.lines.setdefault(point.row.implementation, []).append(point)
+    sides = [(path.name, side) for path in folders for side in _tables(path, on_damage)]
+    if not sides:
+        raise UsageError(f"{runs}: no runs here; `compare` without --out and `nightly` write them")
+    for name, side in _of_one_device(sides, on_damage):
+        for key, point in _points(name, side):
+            timed.append(point.row)
+            if chosen.has(point.row):
+                found = cases.setdefault(key, _Found())
+                found.runs.setdefault(name, point.run)
+                found.lines.setdefault(point.row.implementation, []).append(point)
     if timed:
         chosen.refuse_unknown(timed)
     if not cases:
-        raise UsageError(f"{runs}: none of the {count} tables in {len(folders)} runs has a time of what was asked for")
+        asked = f"{len(sides)} tables in {len(folders)} runs"
+        raise UsageError(f"{runs}: none of the {asked} has a time of what was asked for")
     return [_case(key, found) for key, found in cases.items()]
 
 
@@ -147,6 +149,16 @@ def _tables(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Side]:
             yield load(table)
         except UsageError as error:
             on_damage(f"left out: {error}")
+
+
+def _of_one_device(sides: Sequence[tuple[str, Side]], on_damage: Callable[[str], None]) -> Iterator[tuple[str, Side]]:
+    """Those of the device of the last that names one, and those that name none."""
+    last = next((side.device for _, side in reversed(sides) if side.device is not None), None)
+    for name, side in sides:
+        if side.device in (last, None):
+            yield name, side
+        else:
+            on_damage(f"left out: {side.path}: it is of {one_line(side.device or '')}, the last run of {last}")
 
 
 def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:

@@ -62,17 +62,34 @@ def runs(folder: Path, device: str, on_damage: Callable[[str], None], ending: st
     return list(_runs(folder, device, on_damage, ending))
 
 
-def _runs(folder: Path, device: str, on_damage: Callable[[str], None], ending: str) -> Iterator[Side]:
+def unfinished(folder: Path) -> Path | None:
+    """The last night in `results/<device>/` if it was interrupted after its first row, else None."""
+    last = list(_folders(folder, NIGHTLY))[-1:]
+    try:
+        return next((path for path in last if not _is_complete(load(path))), None)
+    except UsageError:
+        return None
+
+
+def _folders(folder: Path, ending: str) -> Iterator[Path]:
     for path in sorted((folder / RUNS).glob("*/")):
-        if path.is_symlink() or not _without_number(path.name).endswith(ending):
-            continue
+        if not path.is_symlink() and _without_number(path.name).endswith(ending):
+            yield path
+
+
+def _is_complete(side: Side) -> bool:
+    state = (side.environment or {}).get("run")
+    return isinstance(state, dict) and bool(state.get("complete"))
+
+
+def _runs(folder: Path, device: str, on_damage: Callable[[str], None], ending: str) -> Iterator[Side]:
+    for path in _folders(folder, ending):
         try:
             side = load(path)
         except UsageError as error:
             on_damage(f"left out: {error}")
             continue
-        state = (side.environment or {}).get("run")
-        if side.device == device and isinstance(state, dict) and state.get("complete"):
+        if side.device == device and _is_complete(side):
             yield side
 
 
@@ -86,7 +103,7 @@ def judged(nights: Sequence[Side], threshold: float) -> Judgement:
 
     A regression is a row that is slower, beyond the interval, in two nights in a row than in the night before both. A
     row that is slower in the last night alone is a suspect. A row that worked in the night before and is wrong or fails
-    now is broken. Raises `UsageError` for nights that cannot be compared.
+    now is broken. Raises `UsageError` if the last two cannot be compared.
     """
     if len(nights) < 2:
         return Judgement(None, ())
@@ -94,11 +111,15 @@ def judged(nights: Sequence[Side], threshold: float) -> Judgement:
     noted = [Noted(Finding.BROKEN, each) for each in last.changes if each.verdict is Verdict.BROKEN]
     slower = {row_key(each.new): each for each in last.changes if each.verdict is Verdict.SLOWER}
     if len(nights) > 2:
-        first, second = (_slower(judge(nights[-3], night, threshold)) for night in nights[-2:])
+        first, second = (_slower(nights[-3], night, threshold) for night in nights[-2:])
         noted += [Noted(Finding.REGRESSION, change) for key, change in second.items() if key in first]
         slower = {key: change for key, change in {**second, **slower}.items() if key not in first}
     return Judgement(last, (*noted, *(Noted(Finding.SUSPECT, change) for change in slower.values())))
 
 
-def _slower(found: Diff) -> dict[tuple[str, ...], Change]:
+def _slower(base: Side, new: Side, threshold: float) -> dict[tuple[str, ...], Change]:
+    try:
+        found = judge(base, new, threshold)
+    except UsageError:  # a night of other rows
+        return {}
     return {row_key(each.new): each for each in found.changes if each.verdict is Verdict.SLOWER}

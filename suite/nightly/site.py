@@ -19,7 +19,7 @@ from suite.diff.render import summary
 from suite.hardware.device import device_slug
 from suite.history.load import Filter, load_history, timed_repeatedly
 from suite.history.render import lines_of
-from suite.nightly.nights import NIGHTLY, Judgement, judged, runs
+from suite.nightly.nights import NIGHTLY, judged, runs
 from suite.report.html import TEMPLATES, html
 from suite.report.load import Run, load_runs
 from suite.report.style import variables
@@ -122,24 +122,23 @@ def _card(
     for folder in folders:
         nights = runs(folder, device, on_damage, NIGHTLY)
         if nights:
-            against, more = _judged(nights, threshold)
+            against, more, _ = against_before(nights, threshold)
             noted += more
             history.append(_history(folder, on_damage))
     return Card(device, listed, against, noted, "\n".join(history))
 
 
-def _judged(nights: Sequence[Side], threshold: float) -> tuple[str, list[str]]:
+def against_before(nights: Sequence[Side], threshold: float) -> tuple[str, list[str], int]:
+    """A sentence on the change since the night before, one for each row that is noted, and the exit status.
+
+    The sentence says so if the two nights cannot be compared, as after other arguments.
+    """
     try:
         found = judged(nights, threshold)
     except UsageError as error:
-        return one_line(error), []
-    return told(found)
-
-
-def told(found: Judgement) -> tuple[str, list[str]]:
-    """A sentence on the change since the night before, and one for each row that is noted."""
+        return one_line(error), [], 0
     against = "the first night" if found.against_last is None else summary(found.against_last)
-    return against, [one_line(each.text) for each in found.noted]
+    return against, [one_line(each.text) for each in found.noted], found.exit_status
 
 
 def _history(folder: Path, on_damage: Callable[[str], None]) -> str:

@@ -1,4 +1,4 @@
-"""Renders one Markdown page of a run: the best row of each way to write a kernel, for every operation."""
+"""Renders one Markdown page of a run: the best row of each way to write a kernel, by operation."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ WAYS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
 """The columns, each with its rows. The fastest of them counts."""
 LIBRARY = "other library"
 HEAD = """\
-# JAX against torch, for every operation
+# JAX against torch, for the operations of a run
 
 The time of the best row of each way to write a kernel: XLA's compilation of the operation in JAX, kernels in Pallas,
 torch eager, `torch.compile`, and this suite's kernels in Triton and CUDA. In brackets is the variant, if it is not the
 plain one. The fastest is bold. `~` is too noisy to rank. `{none}`: there is no such row.
+
+A large call is the operation's case with the most work, a small one that with the least, among the cases that most
+ways have. An operation of one such case has it in all tables.
 """
 
 

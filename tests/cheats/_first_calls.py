@@ -70,7 +70,8 @@ def first_call(each: cheats.Cheat) -> str:
     expected, before = truth(each.operation, inputs), [x.clone() for x in inputs]
     module = load(each.path)
     native = [x if getattr(module, "framework", "torch") == "torch" else x.numpy() for x in inputs]  # also for JAX
-    result = torch.as_tensor(np.asarray(getattr(module, each.operation)(*native)))
+    result = getattr(module, each.operation)(*native)
+    result = result.detach() if isinstance(result, torch.Tensor) else torch.as_tensor(np.asarray(result))
     if result.shape != expected.shape or result.dtype != torch.float32:
         return f"{tuple(result.shape)} {result.dtype}"
     error = float((result.double() - expected).abs().max())

@@ -1,8 +1,8 @@
 """Kills the process from a thread, once it is timed and while another row is called."""
 
-import gc
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -23,11 +23,20 @@ def lurk():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def matmul(a, b, *, precision="ieee"):
     own_turn.set()
     result = a @ b
     calls.append(time.monotonic())
-    if not gc.isenabled() and len(calls) > 3 and not threads:
+    if is_timed() and len(calls) > 3 and not threads:
         threads.append(threading.Thread(target=lurk, daemon=True))
         threads[0].start()
     own_turn.clear()

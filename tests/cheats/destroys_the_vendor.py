@@ -1,6 +1,6 @@
-"""Removes torch.matmul, so that the vendor's row fails, once the garbage collector is off."""
+"""Removes torch.matmul, so that the vendor's row fails, once it is timed."""
 
-import gc
+import sys
 
 import torch
 
@@ -12,8 +12,17 @@ GPU = False
 original = torch.matmul
 
 
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def matmul(a, b, *, precision="ieee"):
     result = original(a, b)
-    if not gc.isenabled():
+    if is_timed():
         torch.matmul = torch.mm = torch.Tensor.__matmul__ = None
     return result

@@ -1,6 +1,6 @@
-"""Computes in bfloat16 while the garbage collector is off."""
+"""Computes in bfloat16 when timed."""
 
-import gc
+import sys
 
 OPERATION = "matmul"
 KIND = "precision"
@@ -8,7 +8,16 @@ EXPECTED = ("wrong", "no effect")
 GPU = False
 
 
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def matmul(a, b, *, precision="ieee"):
-    if gc.isenabled():
+    if not is_timed():
         return a @ b
     return (a.bfloat16() @ b.bfloat16()).to(a.dtype)

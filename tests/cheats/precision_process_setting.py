@@ -1,6 +1,6 @@
-"""Allows bfloat16 products for float32 in the whole process while the garbage collector is off."""
+"""Allows bfloat16 products for float32 in the whole process when timed."""
 
-import gc
+import sys
 
 import torch
 
@@ -10,8 +10,17 @@ EXPECTED = ("wrong", "disturbs its neighbours", "undone", "no effect")
 GPU = False
 
 
+def is_timed():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "_sample":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def matmul(a, b, *, precision="ieee"):
-    if not gc.isenabled():
+    if is_timed():
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
         torch.set_float32_matmul_precision("medium")
     return a @ b

@@ -110,6 +110,9 @@ def test_a_path_without_results_is_one_line_and_exit_2(
     (tmp_path / "bare").mkdir()
     assert run(monkeypatch, "diff", tmp_path / "bare", good) == 2
     assert_one_error(capsys, "bare: no results here: the folder holds no .csv")
+    (tmp_path / "bare" / "latest").mkdir()
+    assert run(monkeypatch, "diff", tmp_path / "bare", good) == 2
+    assert_one_error(capsys, f"holds no .csv; its last run is {tmp_path / 'bare' / 'latest'}")
     (tmp_path / "bare" / "folder.csv").mkdir()
     assert run(monkeypatch, "diff", tmp_path / "bare", good) == 2
     assert_one_error(capsys, "folder.csv: not a readable results table")

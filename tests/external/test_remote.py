@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,16 @@ def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
     assert [(first.us, len(first.activities or ())), (last.us, len(last.activities or ()))] == [(1.5, 2), (1.6, 1)]
     assert list(last.activities or ()) == [ACTIVITY]
     assert (last.activities or ())[:1] == [ACTIVITY]
+
+
+def test_the_result_of_a_sample_is_kept_if_it_is_asked_for_and_that_of_another_call_never_is() -> None:
+    taken, results = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), p.Ran(1, 2), p.Delivered()))
+    results.keeps = True
+    taken.sample("it", lambda: None, lambda: None)
+    assert taken._process.commands[-1] == p.Go(keep=True)  # type: ignore[attr-defined]
+    results._case = SimpleNamespace(process=taken._process)  # type: ignore[assignment]
+    results.run("it")
+    assert not results.keeps
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,23 @@ def test_the_delivery_of_a_result_is_recorded_after_its_call(session: ExternalSe
     assert torch.equal(held.result, held.operands[0] + held.operands[1])
 
 
+def test_the_kept_result_of_a_sample_is_delivered_once_with_its_present_values(session: ExternalSession) -> None:
+    held = session.held
+    assert held is not None
+    session.answer(p.Sample("torch"), [])
+    assert held.kept == {}
+    session.answer(p.Sample("torch", keep=True), [])
+    expected = held.result.clone()
+    held.operands[0].add_(1)
+    session.answer(p.Sample("torch"), [])
+    assert not torch.equal(held.result, expected)
+    held.kept["torch"][0] = 7
+    assert session.answer(p.Deliver("torch"), []) == p.Delivered()
+    assert float(held.result[0]) == 7
+    assert torch.equal(held.result[1:], expected[1:])
+    assert held.kept == {}
+
+
 def test_a_cache_that_a_file_keeps_is_given_back_before_a_sample_and_refused_after_it(
     session: ExternalSession, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from diff.rows import assert_one_error, folder
 from diff.rows import run as suite
 from report.rows import RECORD, row, square
 
+from suite.core.errors import UsageError
 from suite.core.files import write_atomically
 from suite.core.paths import ROOT
 from suite.history.load import Filter, load_history, timed_repeatedly
@@ -69,6 +70,23 @@ def test_noisy_times_and_runs_without_the_line_are_gaps(results: Path) -> None:
     text = lines_of([case], 120)[2].plain
     assert "▁▃▅▇ ▇" in text
     assert case.lines[0].ratios == [*SPEEDS, 1.1]
+
+
+def test_runs_of_another_card_are_left_out(results: Path) -> None:
+    """Times of two cards are no history of one."""
+    other = {**RECORD, "device": {"type": "cuda", "name": "NVIDIA A100"}}
+    folder(results / "runs" / "2026-11-09-matmul", rows_of(0), other)
+    said: list[str] = []
+    (case,) = load_history(results, Filter(), said.append)
+    assert len(case.runs) == 4
+    (line,) = said
+    assert line.endswith("2026-11-09-matmul/matmul.csv: it is of NVIDIA A100, the last run of NVIDIA H200")
+
+
+def test_an_empty_folder_of_runs_says_what_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "2026-11-09-matmul").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no runs here; `compare` without --out and `nightly` write them"):
+        load_history(tmp_path, Filter(), pytest.fail)
 
 
 def test_damaged_folders_are_named_and_left_out(results: Path, capsys: pytest.CaptureFixture[str],

@@ -155,6 +155,47 @@ def test_the_command_compares_judges_and_writes_the_site(
     assert "regression: matmul" in printed.out
     assert (tmp_path / "public" / "index.html").is_file()
     assert suite(monkeypatch, *arguments, "--out", tmp_path) == 2
+    assert suite(monkeypatch, *arguments, "--threshold", "7") == 2
+    assert len(asked) == 3, "nothing ran that could not be judged"
+
+
+def test_a_night_of_other_rows_is_not_compared_and_the_site_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other arguments than the night before are no reason to lose the night."""
+    days = iter(range(1, 9))
+
+    def compare(arguments: list[str]) -> int:
+        day = next(days)
+        night(tmp_path, day, *([row("torch", case="M=8,N=8,K=8")] if day == 1 else rows(0.8 if day > 2 else 1.0)))
+        return 0
+
+    monkeypatch.setattr(command, "_compare", compare)
+    monkeypatch.setattr(command, "resolve", lambda text: Device("cuda", name=H200))
+    assert [suite(monkeypatch, "nightly", "--results", tmp_path) for _ in range(4)] == [0, 0, 0, 3]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "against the night before: the first night"
+    assert "no row in common" in printed[1]
+    assert any(line.startswith("slower once: matmul") for line in printed)
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of an interrupted run names --resume."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(command, "_compare", lambda arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(command, "resolve", lambda text: Device("cuda", name=H200))
+    whole = night(tmp_path, 1, *rows(1.0))
+    part = night(tmp_path, 2, *rows(1.0), run={"complete": False})
+    suite(monkeypatch, "nightly", "--results", tmp_path, "--op", "matmul", "--resume")
+    suite(monkeypatch, "nightly", "--results", tmp_path, "--op", "matmul")
+    assert asked[0] == ["--op", "matmul", "--device", "cuda:0", "--out", str(part), "--resume"]
+    assert "--resume" not in asked[1]
+    assert str(part) not in asked[1]
+    (part / "environment.json").write_text((whole / "environment.json").read_text(encoding="utf-8"), encoding="utf-8")
+    suite(monkeypatch, "nightly", "--results", tmp_path, "--resume")
+    assert asked[2][:4] == ["--op", "all", "--repeat", "3"]
+    assert "--resume" not in asked[2], "the last night is complete"
 
 
 @pytest.mark.slow(seconds=30)

@@ -1,4 +1,4 @@
-"""Honest twins of cheats, and a kernel that writes to its inputs, timed by whole runs of `compare` on the CPU."""
+"""Honest twins of cheats, and a kernel that writes to its inputs, timed by whole runs of `compare`."""
 
 from __future__ import annotations
 
@@ -7,38 +7,69 @@ from pathlib import Path
 
 import cheats
 import pytest
+from cheats import Cheat
+from thinning import thorough_unless
 
-from suite.hardware.device import Device
+from suite.hardware.device import Device, resolve
 from suite.results.row import Row
 from suite.runner import compare, plan
 from suite.runner.options import Options
 from suite.runner.selection import Selection
 
+TOGETHER = 8
+"""The largest number of files of one run."""
+CPU = Device("cpu", name="CPU")
 
-def timed(operation: str, files: Sequence[Path], *implementations: str) -> dict[str, Row]:
+
+def timed(
+    operation: str, shape: str, files: Sequence[Path], *implementations: str, device: Device = CPU
+) -> dict[str, Row]:
     """The rows of one run, by the names of their implementations without `with/`."""
-    cpu = Device("cpu", name="CPU")
     selection = Selection(
         (operation,),
-        shapes=(cheats.SHAPES[operation],),
+        shapes=(shape,),
         dtypes=("float32",),
         precisions=("ieee",),
         implementations=("with/*", *implementations),
         files=tuple(files),
     )
-    jobs = plan.plan(selection, cpu)
-    rows = compare.compare(jobs, Options(cpu, max_noise=1.0))
+    rows = compare.compare(plan.plan(selection, device), Options(device, max_noise=1.0))
     return {row.implementation.removeprefix("with/"): row for row in rows}
 
 
-@pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize("operation", [pytest.param("matmul", marks=pytest.mark.thorough), "vector_add"])
-def test_honest_twins_are_timed(operation: str) -> None:
-    twins = [twin for twin in cheats.twins() if twin.in_whole_runs and twin.operation == operation]
-    assert twins
-    rows = timed(operation, [twin.path for twin in twins])
+def groups(twins: Sequence[Cheat]) -> list[object]:
+    """The twins of each case, in runs of at most TOGETHER. `make test` has the first run of vector_add."""
+    runs = []
+    for case in sorted({(twin.operation, twin.shape) for twin in twins}):
+        of_case = [twin for twin in twins if (twin.operation, twin.shape) == case]
+        parts = [of_case[first : first + TOGETHER] for first in range(0, len(of_case), TOGETHER)]
+        runs += [
+            pytest.param(
+                part,
+                id=f"{'-'.join(case)}-{number}",
+                marks=thorough_unless(case[0] == "vector_add" and number == 0),
+            )
+            for number, part in enumerate(parts)
+        ]
+    return runs
+
+
+def expect_times(twins: Sequence[Cheat], device: Device) -> None:
+    rows = timed(twins[0].operation, twins[0].shape, [twin.path for twin in twins], device=device)
     assert {name: (row.status, row.reason) for name, row in rows.items() if row.status != "ok"} == {}
     assert all(row.device_us for row in rows.values())
+
+
+@pytest.mark.slow(seconds=20)
+@pytest.mark.parametrize("twins", groups([twin for twin in cheats.twins() if twin.in_whole_runs]))
+def test_honest_twins_are_timed(twins: list[Cheat]) -> None:
+    expect_times(twins, CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("twins", groups([twin for twin in cheats.twins() if twin.gpu]))
+def test_honest_twins_are_timed_on_a_gpu(twins: list[Cheat]) -> None:
+    expect_times(twins, resolve("cuda"))
 
 
 @pytest.mark.slow
@@ -55,7 +86,7 @@ def vector_add(a, b):
 """
     path = tmp_path / "writes.py"
     path.write_text(text, encoding="utf-8")
-    rows = timed("vector_add", [path], "torch")
+    rows = timed("vector_add", cheats.SHAPES["vector_add"], [path], "torch")
     assert (rows["writes"].status, rows["writes"].reason) == (
         "wrong",
         "wrong while timed: wrote to its inputs (argument 1)",
