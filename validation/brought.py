@@ -38,7 +38,9 @@ CAPS = (8, 16, 32, 64, 128, 256, 1024, 1 << 62)
 """Even sizes are halved until they are at most one of these; the first with which the problem runs is used."""
 DRAWS = ("get_inputs", "get_init_inputs")
 MEMORY_BYTES, LIMIT_S = 8 << 30, 30
-"""Memory of a problem in small sizes, and processor time in any."""
+"""Memory of a problem on a CPU, and processor time on any device."""
+MEMORY_SHARE = 0.2
+"""Share of a GPU's memory for a problem in small sizes. Several processes share it, and few need so much at once."""
 
 
 def problems(kind: Kind, folder: Path) -> list[Path]:
@@ -75,8 +77,7 @@ def in_child(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
         if device.type == "cpu":  # CUDA reserves more addresses than it uses
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         elif small:
-            whole = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, MEMORY_BYTES / whole))
+            torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # of processor time: the machine may be busy
         try:
             found = attempt(kind, path, device, small)
