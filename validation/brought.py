@@ -5,9 +5,9 @@
     python -m validation.brought kernelbench FOLDER --device cuda --part 0/4       a quarter of them, on a GPU
     python -m validation.brought kernelbench FOLDER --device cuda --sizes small    12 such processes share a GPU
 
-Each problem runs in a process of its own. On a CPU, and with `--sizes small`, it has the smallest sizes of a ladder that
-it accepts, otherwise on a GPU the sizes of its file. It prints a line for each problem: `ok`, or the reason. The public
-files are not part of this tree.
+Each problem runs in a process of its own. On a CPU, and with `--sizes small`, it has the smallest sizes of a ladder
+that it accepts, otherwise on a GPU the sizes of its file. It prints a line for each problem: `ok`, or the reason. The
+public files are not part of this tree.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def attention_grad__autograd(q, k, v, do, *, causal=False, sm_scale=None):
 def attention_grad__blocks_with_a_log_sum(q, k, v, do, *, causal=False, sm_scale=None):
     scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
     results = [torch.zeros(x.shape, dtype=torch.float64) for x in (q, k, v)]
-    group, (m, n) = q.shape[1] // max(k.shape[1], 1), (q.shape[2], k.shape[2])
+    group, n = q.shape[1] // max(k.shape[1], 1), k.shape[2]
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):
             wide_q, wide_k, wide_v, g = (x.double() for x in (q[b, h], k[b, h // group], v[b, h // group], do[b, h]))
