@@ -76,8 +76,6 @@ def in_child(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
         os.close(reading)
         if device.type == "cpu":  # CUDA reserves more addresses than it uses
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        elif small:
-            torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # of processor time: the machine may be busy
         try:
             found = attempt(kind, path, device, small)
@@ -94,6 +92,8 @@ def in_child(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
 
 def attempt(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
     """`ok` if the torch model of the problem agrees; else the reason. Raises the error of the largest sizes."""
+    if device.type == "cuda" and small:
+        torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
     with TemporaryDirectory() as folder:
         if not small:
             op = custom.find(source_of(path, kind))
