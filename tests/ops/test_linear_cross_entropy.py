@@ -104,7 +104,7 @@ def test_arguments_that_break_the_contract() -> None:
 
 def test_no_row_is_ignored_if_a_weight_is_nan() -> None:
     """All logits have a NaN then, and libraries multiply those of an ignored row by 0."""
-    x, weight, target = OP.make_inputs(OP.case((400, 5, 6), inputs="nan@1"), 0, CPU)
+    _, weight, target = OP.make_inputs(OP.case((400, 5, 6), inputs="nan@1"), 0, CPU)
     assert bool(weight.isnan().any())
     assert bool((target >= 0).all())
     assert bool((OP.make_inputs(OP.case((400, 5, 6)), 0, CPU)[2] < 0).any())
