@@ -160,6 +160,7 @@ class Attention(Operation):
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 2, 1, 40, 8200, 64)),
         TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),
+        TellingCase("many_heads", (17, 3860, 3860, 1, 1, 32)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),

@@ -68,6 +68,7 @@ class AttentionGrad(Attention):
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 2, 1, 24, 2056, 64)),
         TellingCase("many_queries", (1, 1, 1, 2056, 24, 64)),
+        TellingCase("many_heads", (17, 3860, 3860, 1, 1, 16)),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 2, 1, 33, 1, 64), (1, 1, 1, 130, 67, 128))
     families: ClassVar = add_float8(

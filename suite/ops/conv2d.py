@@ -104,6 +104,7 @@ class Conv2d(Operation):
     large = (
         TellingCase("large", (1, 6, 5, 1032, 40, 3, 3, 1, 1)),
         TellingCase("many_pixels", (1, 190, 190, 8, 9, 3, 3, 1, 1)),
+        TellingCase("many_images", (70_001, 2, 2, 3, 4, 1, 1, 1, 0)),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),

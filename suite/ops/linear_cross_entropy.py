@@ -178,7 +178,8 @@ class LinearCrossEntropy(Operation):
         def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
             x, weight, target = found.values(shapes, case, source)
             if target.is_floating_point():
-                target = some_targets(x, len(weight), ignored, source)
+                rows = x if weight.isfinite().all() else torch.full_like(x, torch.nan)  # as the logits
+                target = some_targets(rows, len(weight), ignored, source)
             return x, weight, target
 
         return replace(found, values=values)

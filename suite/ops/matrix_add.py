@@ -29,7 +29,11 @@ class MatrixAdd(Operation):
     is_square = True
     options = (Option("layout", ("nn", "nt", "tn", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n) for n in (32, 128, 512, 2048, 8192, 16384))
-    large = (TellingCase("large", (2051, 2049)),)
+    large = (
+        TellingCase("large", (2051, 2049)),
+        TellingCase("many_rows", (70_001, 9)),
+        TellingCase("many_columns", (9, 70_001)),
+    )
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
     families: ClassVar = {
         "normal": family.normal(),

@@ -82,6 +82,7 @@ class Pooling(Operation):
     large = (
         TellingCase("large", (1, 6, 5, 4104, 3, 3, 1, 1)),
         TellingCase("many_pixels", (1, 190, 190, 9, 3, 3, 1, 1)),
+        TellingCase("many_images", (70_001, 2, 2, 3, 1, 1, 1, 0)),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 0),

@@ -110,7 +110,7 @@ class Rope(Operation):
         TellingCase("wide_heads", (1, 3, 2, 1, 1032)),
         TellingCase("D=2048", (1, 3, 2, 1, 2048), first=False),
     )
-    large = (TellingCase("large", (1, 4100, 8, 1, 72)),)
+    large = (TellingCase("large", (1, 4100, 8, 1, 72)), TellingCase("many_tokens", (1, 70_001, 2, 1, 8)))
     ragged = ((1, 1, 1, 1, 2), (3, 17, 5, 2, 66))
     families: ClassVar = {
         "normal": Family("normal numbers, cos and sin of a model's angles; the operation's default sizes", ANGLES),

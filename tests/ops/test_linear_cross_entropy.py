@@ -100,3 +100,11 @@ def test_arguments_that_break_the_contract() -> None:
         torch_line(x, weight, target[:3])
     with pytest.raises(ValueError, match="x is float32, so weight must be float32; got float16"):
         torch_line(x, weight.half(), target)
+
+
+def test_no_row_is_ignored_if_a_weight_is_nan() -> None:
+    """All logits have a NaN then, and libraries multiply those of an ignored row by 0."""
+    _, weight, target = OP.make_inputs(OP.case((400, 5, 6), inputs="nan@1"), 0, CPU)
+    assert bool(weight.isnan().any())
+    assert bool((target >= 0).all())
+    assert bool((OP.make_inputs(OP.case((400, 5, 6)), 0, CPU)[2] < 0).any())

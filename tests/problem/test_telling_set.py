@@ -154,6 +154,25 @@ def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(na
     assert sum(map(len, shares)) < 0.6 * len(op.all_telling)
 
 
+@pytest.mark.parametrize("name", sorted(set(ops.alone()) - {"paged_attention", "multi_head_attention"}))
+def test_some_case_has_more_rows_than_axis_y_of_a_grid_has_blocks(name: str) -> None:
+    """The truths of the operations left out take one sequence after the other: too long for so many."""
+    op = ops.get(name)
+    cases = [op.case(each.shape, **each.options) for each in (*op.all_telling, *op.large)]
+    shapes = [shape for case in cases for shape in op.output_shapes(case)]
+    assert max(len(shape) for shape in shapes) < 2 or max(math.prod(shape[:-1]) for shape in shapes) > 65_535
+
+
+@pytest.mark.parametrize("name", ops.alone())
+def test_every_argument_has_two_values_or_is_left_out(name: str) -> None:
+    """A kernel that ignores an argument with one value is never told."""
+    op = ops.get(name)
+    cases = [op.case(each.shape, inputs=each.inputs, **each.options) for each in op.all_telling]
+    given = [op.arguments(case) for case in (*op.default_cases("cpu"), *cases)]
+    for argument in {argument for each in given for argument in each}:
+        assert len({str(each.get(argument)) for each in given}) > 1 or argument == "precision", argument
+
+
 def test_float8_has_the_cases_that_it_can_represent() -> None:
     cases = ops.get("matmul").telling_cases("float8_e4m3fn", "fast")
     assert "many_rows" in cases
