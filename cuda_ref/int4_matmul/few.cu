@@ -9,13 +9,14 @@
 //
 // A warp multiplies 32 rows of the weights by all rows of x, with mma.sync: 16 rows of the weights are its rows, 8 rows
 // of x its columns. The sum may take its k in any order that is the same in both operands. So lane q of four takes 32
-// neighbouring codes of a group, 16 bytes: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation
-// and a subtraction, and 16 bytes of x give the same pairs.
+// neighbouring codes of a group, 16 bytes: a word of 8 gives 4 pairs (k, k + 4), each by one logical operation and one
+// multiplication with addition, and every second one by a shift; 16 bytes of x give the same pairs.
 //
 // k is divided among the blocks of a cluster, and its groups in turn among warps of a block. Their sums are added in a
 // fixed order through the shared memory of the cluster.
 //
-// Precision: code less zero is an integer, and exact; the sum of a group is multiplied by its scale in float32.
+// Precision: code less zero is exact, in units of a power of two; the sum of a group is multiplied by its scale in
+// float32, and the sum of all by the unit.
 #include <algorithm>
 
 #include "common/launch.cuh"
@@ -66,8 +67,8 @@ struct Step {
     }
 };
 
-// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes that
-// read 8 bytes of codes, cover all banks.
+// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes
+// that read 8 bytes of codes, cover all banks.
 __device__ __forceinline__ int row_of(int i) { return i % 4 * 2 + ((i ^ i / 2 ^ i / 4) & 1); }
 
 // The scales and zero points of a lane's row, for the groups that its warp multiplies in a step.
@@ -85,11 +86,11 @@ struct RowScales {
             zero[i] = uint8_t(given.groups.zero_of(n, g));
         }
     }
-    // The scale of group i, and above it half of its zero_pair.
+    // The scale of group i, and above it its zero point.
     __device__ __forceinline__ uint32_t packed(int i) const {
         uint16_t bits;
         memcpy(&bits, &scale[i], 2);
-        return bits | zero_pair<T>(zero[i]) << 16;
+        return bits | uint32_t(zero[i]) << 16;
     }
 };
 
@@ -113,7 +114,7 @@ template <typename T, typename C>
 __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const char* box, const Place<C>& place,
                                          uint32_t scales, int half) {
     float sums[2][C::TILES][4] = {};
-    uint32_t zeros[4];
+    Pair<T> zeros[4];
     float scale[4];
     uint32_t words[4][4];
 #pragma unroll
@@ -122,7 +123,7 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const cha
         const uint16_t bits = uint16_t(both);
         T of_row;
         memcpy(&of_row, &bits, 2);
-        scale[i] = to_float(of_row), zeros[i] = __byte_perm(both, both, 0x3232);
+        scale[i] = to_float(of_row), zeros[i] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
             const char* const from = box + (place.codes ^ (half * 64 + part * 8)) + 8 * i * ROW_BYTES;
@@ -136,10 +137,13 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const cha
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
-            for (int pair = 0; pair < 4; ++pair) {
-                uint32_t* const to = &weights[i][pair / 2][pair % 2 * 2];
-                to[0] = less_zero<T>(words[2 * i][step] >> 4 * pair, zeros[2 * i]);
-                to[1] = less_zero<T>(words[2 * i + 1][step] >> 4 * pair, zeros[2 * i + 1]);
+            for (int half = 0; half < 2; ++half) {
+#pragma unroll
+                for (int row = 0; row < 2; ++row) {
+                    const uint32_t codes = words[2 * i + row][step] >> 8 * half;
+                    weights[i][half][row] = code_units<T, false>(codes, zeros[2 * i + row]);
+                    weights[i][half][row + 2] = code_units<T, true>(codes, zeros[2 * i + row]);
+                }
             }
         }
         const char* const x = box + ((place.x + half * 2 * C::X_BYTES) ^ step * 16);
@@ -211,8 +215,8 @@ __device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32
     for (int i = rank * share + threadIdx.x; i < end; i += C::WARPS * 32) {
         const int m = i / QUADS, column = i % QUADS * 4, n = tile * C::ROWS + column;
         const float4 sum = add_parts<C>(sums + (m * C::PITCH + column) * int(sizeof(float)), blocks);
-        const Pack<T, 4> quad = {from_float<T>(sum.x), from_float<T>(sum.y), from_float<T>(sum.z),
-                                 from_float<T>(sum.w)};
+        const Pack<T, 4> quad = {from_float<T>(sum.x * ONE<T>), from_float<T>(sum.y * ONE<T>),
+                                 from_float<T>(sum.z * ONE<T>), from_float<T>(sum.w * ONE<T>)};
         T* const to = out + int64_t(m) * given.N + n;
         if (given.N % 4 == 0 && n < given.N) {
             *reinterpret_cast<Pack<T, 4>*>(to) = quad;
@@ -353,8 +357,8 @@ cudaError_t launch(const MatrixOperand& x, const MatrixOperand& weight, const Gi
 }
 
 // Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
-// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 224; for at
-// most 16 rows of x also 32.
+// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 224; for
+// at most 16 rows of x also 32.
 // Clusters of `parts` blocks (1, 2, 4 or 8) divide k in boxes of 256.
 extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                         int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
