@@ -41,8 +41,8 @@ __device__ __forceinline__ uint32_t less_zero(uint32_t codes, uint32_t zero) {
 }
 
 // Codes in units: code less zero is ONE<T> times a number of the type. A 16-bit number is proportional to its bits up
-// to bit 7 (bfloat16) or 10 (float16), as subnormal numbers are. So a multiplication by a power of two takes a code from
-// bits 0 to 3 or from bits 4 to 7, without a shift. The unit is the largest for which these powers exist in the type.
+// to bit 7 (bfloat16) or 10 (float16), as subnormal numbers are. So a multiplication by a power of two takes a code
+// from bits 0 to 3 or from bits 4 to 7, without a shift. The unit is the largest for which these powers exist.
 template <typename T>
 constexpr float ONE = std::is_same_v<T, __half> ? 512.0f : 64.0f;
 
