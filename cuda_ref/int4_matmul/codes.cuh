@@ -40,6 +40,41 @@ __device__ __forceinline__ uint32_t less_zero(uint32_t codes, uint32_t zero) {
     return result;
 }
 
+// Codes in units: code less zero is ONE<T> times a number of the type. A 16-bit number is proportional to its bits up
+// to bit 7 (bfloat16) or 10 (float16), as subnormal numbers are. So a multiplication by a power of two takes a code
+// from bits 0 to 3 or from bits 4 to 7, without a shift. The unit is the largest for which these powers exist.
+template <typename T>
+constexpr float ONE = std::is_same_v<T, __half> ? 512.0f : 64.0f;
+
+// The powers for bits 0 to 3 and for bits 4 to 7, in both halves.
+template <typename T>
+constexpr uint32_t LOW_POWER = std::is_same_v<T, __half> ? 0x78007800u : 0x7f007f00u;
+template <typename T>
+constexpr uint32_t HIGH_POWER = std::is_same_v<T, __half> ? 0x68006800u : 0x7d007d00u;
+
+template <typename T>
+__device__ __forceinline__ Pair<T> pair_of(uint32_t bits) {
+    Pair<T> pair;
+    memcpy(&pair, &bits, 4);
+    return pair;
+}
+
+// The negative zero points of two equal halves, in units.
+template <typename T>
+__device__ __forceinline__ Pair<T> minus_zeros(uint32_t zeros) {
+    return __hmul2(pair_of<T>(zeros), pair_of<T>(LOW_POWER<T> | 0x80008000u));
+}
+
+// The codes in bits 4 HIGH to 4 HIGH + 3 and 16 bits above, less the zero points, in units: exact.
+template <typename T, bool HIGH>
+__device__ __forceinline__ uint32_t code_units(uint32_t codes, Pair<T> minus_zero) {
+    const Pair<T> alone = pair_of<T>(codes & (HIGH ? 0x00f000f0u : 0x000f000fu));
+    const Pair<T> units = __hfma2(alone, pair_of<T>(HIGH ? HIGH_POWER<T> : LOW_POWER<T>), minus_zero);
+    uint32_t result;
+    memcpy(&result, &units, 4);
+    return result;
+}
+
 // Scales and zero points of groups; strides in elements, between rows of the weights and between groups. `zero` may be
 // null.
 template <typename T>

@@ -3,19 +3,20 @@
 //
 // requires: sm_90
 //
-// Bound by reading the weights: each is read once. TMA copies boxes of 256 k (128 bytes of codes a row, and x) into a
-// ring of stages in shared memory, so that many bytes are in flight whatever the registers hold. Blocks are persistent,
-// and the stages of the next tile arrive while the sums of one are added.
+// Bound by reading the weights: each is read once. One warp copies boxes of 256 k (128 bytes of codes a row, and x) by
+// TMA into a ring of stages in shared memory, so that many bytes are in flight whatever the registers hold. Blocks are
+// persistent, and the stages of the next tile arrive while the sums of one are added.
 //
 // A warp multiplies 32 rows of the weights by all rows of x, with mma.sync: 16 rows of the weights are its rows, 8 rows
 // of x its columns. The sum may take its k in any order that is the same in both operands. So lane q of four takes 32
-// neighbouring codes of a group, 16 bytes: a word of 8 gives 4 pairs (k, k + 4), each by a shift, one logical operation
-// and a subtraction, and 16 bytes of x give the same pairs.
+// neighbouring codes of a group, 16 bytes: a word of 8 gives 4 pairs (k, k + 4), each by one logical operation and one
+// multiplication with addition, and every second one by a shift; 16 bytes of x give the same pairs.
 //
 // k is divided among the blocks of a cluster, and its groups in turn among warps of a block. Their sums are added in a
 // fixed order through the shared memory of the cluster.
 //
-// Precision: code less zero is an integer, and exact; the sum of a group is multiplied by its scale in float32.
+// Precision: code less zero is exact, in units of a power of two; the sum of a group is multiplied by its scale in
+// float32, and the sum of all by the unit.
 #include <algorithm>
 
 #include "common/launch.cuh"
@@ -23,15 +24,17 @@
 #include "hopper/mbarrier.cuh"
 #include "int4_matmul/codes.cuh"
 
-constexpr int WARPS = 8, THREADS = WARPS * 32, WARP_ROWS = 32;  // rows of weights of a warp
+constexpr int WARP_ROWS = 32;                                   // rows of weights of a warp
 constexpr int BOX = 2 * GROUP, X_BOXES = 4;                     // k of a box of codes, and boxes of x for it
 constexpr int MOST_BLOCKS = 8;                                  // of a cluster
 constexpr int MOST_BYTES = 195 * 1024;  // of shared memory: the L1 cache keeps the scales, of which 2 bytes are read
 
-// ROWS rows of weights and TILES tiles of 8 rows of x in a tile. Offsets in shared memory: stages, sums, barriers.
-template <int ROWS_, int TILES_>
+// ROWS rows of weights and TILES tiles of 8 rows of x in a tile; K_WARPS warps divide k. Offsets in shared memory:
+// stages, sums, barriers.
+template <int ROWS_, int K_WARPS_, int TILES_>
 struct FewConfig {
-    static constexpr int ROWS = ROWS_, TILES = TILES_, ROW_WARPS = ROWS / WARP_ROWS, K_WARPS = WARPS / ROW_WARPS;
+    static constexpr int ROWS = ROWS_, TILES = TILES_, ROW_WARPS = ROWS / WARP_ROWS, K_WARPS = K_WARPS_;
+    static constexpr int WARPS = ROW_WARPS * K_WARPS, THREADS = WARPS * 32 + 32;  // the last warp loads
     static constexpr int BOXES = K_WARPS > 2 ? K_WARPS / 2 : 1;  // of a stage
     static constexpr int GROUPS = 2 * BOXES / K_WARPS;           // of a stage, for each warp
     static constexpr int CODE_BYTES = ROWS * ROW_BYTES, X_BYTES = 8 * TILES * ROW_BYTES;
@@ -64,8 +67,8 @@ struct Step {
     }
 };
 
-// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes that
-// read 8 bytes of codes, cover all banks.
+// The row, of eight, that lanes 4 i to 4 i + 3 read. In this order eight lanes that read 16 bytes of x, and 16 lanes
+// that read 8 bytes of codes, cover all banks.
 __device__ __forceinline__ int row_of(int i) { return i % 4 * 2 + ((i ^ i / 2 ^ i / 4) & 1); }
 
 // The scales and zero points of a lane's row, for the groups that its warp multiplies in a step.
@@ -75,18 +78,19 @@ struct RowScales {
     uint8_t zero[C::GROUPS];
 
     __device__ __forceinline__ void load(const Given<T>& given, int row, int group) {
+        const int n = min(row, given.N - 1);
 #pragma unroll
         for (int i = 0; i < C::GROUPS; ++i) {
-            const int n = min(row, given.N - 1), g = min(group + i, ceil_div(given.K, GROUP) - 1);
+            const int g = min(group + i, ceil_div(given.K, GROUP) - 1);
             scale[i] = given.groups.scale_of(n, g);
             zero[i] = uint8_t(given.groups.zero_of(n, g));
         }
     }
-    // The scale of group i, and above it half of its zero_pair.
+    // The scale of group i, and above it its zero point.
     __device__ __forceinline__ uint32_t packed(int i) const {
         uint16_t bits;
         memcpy(&bits, &scale[i], 2);
-        return bits | zero_pair<T>(zero[i]) << 16;
+        return bits | uint32_t(zero[i]) << 16;
     }
 };
 
@@ -110,7 +114,7 @@ template <typename T, typename C>
 __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const char* box, const Place<C>& place,
                                          uint32_t scales, int half) {
     float sums[2][C::TILES][4] = {};
-    uint32_t zeros[4];
+    Pair<T> zeros[4];
     float scale[4];
     uint32_t words[4][4];
 #pragma unroll
@@ -119,10 +123,10 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const cha
         const uint16_t bits = uint16_t(both);
         T of_row;
         memcpy(&of_row, &bits, 2);
-        scale[i] = to_float(of_row), zeros[i] = __byte_perm(both, both, 0x3232);
+        scale[i] = to_float(of_row), zeros[i] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
-            const char* const from = box + ((place.codes + 8 * i * ROW_BYTES) ^ (half * 64 + part * 8));
+            const char* const from = box + (place.codes ^ (half * 64 + part * 8)) + 8 * i * ROW_BYTES;
             const uint2 found = *reinterpret_cast<const uint2*>(from);
             words[i][part * 2] = found.x, words[i][part * 2 + 1] = found.y;
         }
@@ -133,10 +137,13 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::TILES][4], const cha
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
-            for (int pair = 0; pair < 4; ++pair) {
-                uint32_t* const to = &weights[i][pair / 2][pair % 2 * 2];
-                to[0] = less_zero<T>(words[2 * i][step] >> 4 * pair, zeros[2 * i]);
-                to[1] = less_zero<T>(words[2 * i + 1][step] >> 4 * pair, zeros[2 * i + 1]);
+            for (int half = 0; half < 2; ++half) {
+#pragma unroll
+                for (int row = 0; row < 2; ++row) {
+                    const uint32_t codes = words[2 * i + row][step] >> 8 * half;
+                    weights[i][half][row] = code_units<T, false>(codes, zeros[2 * i + row]);
+                    weights[i][half][row + 2] = code_units<T, true>(codes, zeros[2 * i + row]);
+                }
             }
         }
         const char* const x = box + ((place.x + half * 2 * C::X_BYTES) ^ step * 16);
@@ -205,11 +212,11 @@ __device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32
                                            int blocks) {
     constexpr int QUADS = C::ROWS / 4;
     const int share = ceil_div(given.M * QUADS, blocks), end = min(given.M * QUADS, (rank + 1) * share);
-    for (int i = rank * share + threadIdx.x; i < end; i += THREADS) {
+    for (int i = rank * share + threadIdx.x; i < end; i += C::WARPS * 32) {
         const int m = i / QUADS, column = i % QUADS * 4, n = tile * C::ROWS + column;
         const float4 sum = add_parts<C>(sums + (m * C::PITCH + column) * int(sizeof(float)), blocks);
-        const Pack<T, 4> quad = {from_float<T>(sum.x), from_float<T>(sum.y), from_float<T>(sum.z),
-                                 from_float<T>(sum.w)};
+        const Pack<T, 4> quad = {from_float<T>(sum.x * ONE<T>), from_float<T>(sum.y * ONE<T>),
+                                 from_float<T>(sum.z * ONE<T>), from_float<T>(sum.w * ONE<T>)};
         T* const to = out + int64_t(m) * given.N + n;
         if (given.N % 4 == 0 && n < given.N) {
             *reinterpret_cast<Pack<T, 4>*>(to) = quad;
@@ -222,74 +229,87 @@ __device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32
     }
 }
 
+// A block's part of the boxes of k, and the tiles of its cluster.
+struct Work {
+    int cluster, clusters, tiles, begin, end, steps;
+};
+
+// The warp that loads copies the stages of all tiles, and takes part in the barriers of the block or cluster, two for
+// each tile: when as many stages of the next tile are on their way as fit.
+template <typename C, typename Sync>
+__device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, Sync sync) {
+    PipelineState<C::STAGES> to_load;
+    const int ahead = min(C::STAGES, work.steps);
+    for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
+        const bool first = tile == work.cluster;
+        for (int step = 0; step < work.steps; ++step) {
+            mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
+            if (threadIdx.x % 32 == 0) {
+                const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
+                const int box = work.begin + step * C::BOXES, count = min(C::BOXES, work.end - box);
+                mbarrier_arrive_expect_tx(full, count * C::LOAD_BYTES);
+                for (int i = 0; i < count; ++i) {
+                    const uint32_t to = shared + to_load.stage * C::STAGE_BYTES + i * C::LOAD_BYTES;
+                    tma_load(to, &maps.codes, (box + i) * ROW_BYTES, tile * C::ROWS, full);
+                    for (int j = 0; j < X_BOXES; ++j) {
+                        const int k = (box + i) * BOX + j * (BOX / X_BOXES);
+                        tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, k, 0, full);
+                    }
+                }
+            }
+            __syncwarp();
+            to_load.advance();
+            if (step + 1 == ahead && !first) sync(), sync();
+        }
+        if (work.steps == 0 && !first) sync(), sync();
+    }
+    if (work.cluster < work.tiles) sync(), sync();
+}
+
 // A cluster computes C::ROWS columns of out at a time; its blocks divide k.
 template <typename T, typename C>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(C::THREADS, 1)
     int4_few(const __grid_constant__ Maps maps, const __grid_constant__ Given<T> given, T* __restrict__ out) {
     extern __shared__ char raw[];
     char* const memory = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(memory);
     const int rank = cta_rank_in_cluster(), blocks = ctas_in_cluster();
-    const int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row_warp = warp % C::ROW_WARPS, k_warp = warp / C::ROW_WARPS;
-    const int boxes = ceil_div(given.K, BOX), begin = int(int64_t(boxes) * rank / blocks);
-    const int end = int(int64_t(boxes) * (rank + 1) / blocks), steps = ceil_div(end - begin, C::BOXES);
-    const int tiles = ceil_div(given.N, C::ROWS);
+    const int row_warp = warp % C::ROW_WARPS, k_warp = warp / C::ROW_WARPS, boxes = ceil_div(given.K, BOX);
+    Work work = {int(blockIdx.x) / blocks, int(gridDim.x) / blocks, ceil_div(given.N, C::ROWS)};
+    work.begin = int(int64_t(boxes) * rank / blocks), work.end = int(int64_t(boxes) * (rank + 1) / blocks);
+    work.steps = ceil_div(work.end - work.begin, C::BOXES);
     if (threadIdx.x == 0) {
         tma_prefetch_descriptor(&maps.codes);
         tma_prefetch_descriptor(&maps.x);
         for (int stage = 0; stage < C::STAGES; ++stage) {
             mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
-            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, WARPS);
+            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS);
         }
         mbarrier_fence_init();
     }
     __syncthreads();
 
-    Step loaded{cluster, 0};
-    PipelineState<C::STAGES> to_load, to_read;
-    const auto load = [&] {  // of thread 0
-        const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
-        const int first = begin + loaded.index * C::BOXES, count = min(C::BOXES, end - first);
-        mbarrier_arrive_expect_tx(full, count * C::LOAD_BYTES);
-        for (int i = 0; i < count; ++i) {
-            const uint32_t to = shared + to_load.stage * C::STAGE_BYTES + i * C::LOAD_BYTES;
-            tma_load(to, &maps.codes, (first + i) * ROW_BYTES, loaded.tile * C::ROWS, full);
-            for (int j = 0; j < X_BOXES; ++j) {
-                tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, (first + i) * BOX + j * (BOX / X_BOXES), 0,
-                         full);
-            }
-        }
-        to_load.advance();
-        loaded.advance(steps, clusters);
-    };
-    if (threadIdx.x == 0 && steps > 0) {
-        for (int i = 0; i < C::STAGES && loaded.tile < tiles; ++i) load();
-    }
+    const auto sync = [&] { blocks > 1 ? cluster_sync() : __syncthreads(); };
+    if (warp == C::WARPS) return load_stages<C>(maps, work, shared, sync);
 
-    const auto group_of = [&](const Step& at) { return (begin + at.index * C::BOXES) * 2 + k_warp * C::GROUPS; };
+    const auto group_of = [&](const Step& at) { return (work.begin + at.index * C::BOXES) * 2 + k_warp * C::GROUPS; };
     const auto load_scales = [&](RowScales<T, C>& to, const Step& at) {
-        if (at.tile < tiles) to.load(given, at.tile * C::ROWS + row_warp * WARP_ROWS + lane, group_of(at));
+        if (at.tile < work.tiles) to.load(given, at.tile * C::ROWS + row_warp * WARP_ROWS + lane, group_of(at));
     };
-    const int last_group = min(2 * end, ceil_div(given.K, GROUP));
+    const int last_group = min(2 * work.end, ceil_div(given.K, GROUP));
     RowScales<T, C> next = {};
-    load_scales(next, {cluster, 0});
+    load_scales(next, {work.cluster, 0});
     const Place<C> place(row_warp * WARP_ROWS);
-    bool first = true;
-    for (int tile = cluster; tile < tiles; tile += clusters) {
+    PipelineState<C::STAGES> to_read;
+    for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         float acc[2][C::TILES][4] = {};
 #pragma unroll 1
-        for (Step at{tile, 0}; at.index < steps;) {
-            if (threadIdx.x == 0 && !first && loaded.tile < tiles) {  // the stage of the previous step
-                mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
-                load();
-            }
-            first = false;
+        for (Step at{tile, 0}; at.index < work.steps;) {
             const RowScales<T, C> now = next;
             const int group = group_of(at);
             Step following = at;
-            following.advance(steps, clusters);
+            following.advance(work.steps, work.clusters);
             load_scales(next, following);
             mbarrier_wait_parity(shared + C::FULL + to_read.stage * MBARRIER_BYTES, to_read.phase);
             const char* const box = memory + to_read.stage * C::STAGE_BYTES + k_warp / 2 * C::LOAD_BYTES;
@@ -306,9 +326,9 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
         float* const sums = reinterpret_cast<float*>(memory + C::SUMS);
         write_sums<C>(sums + k_warp * 8 * C::TILES * C::PITCH, acc, row_warp * WARP_ROWS);
-        blocks > 1 ? cluster_sync() : __syncthreads();
+        sync();
         store_tile<T, C>(out, given, shared + C::SUMS, tile, rank, blocks);
-        blocks > 1 ? cluster_sync() : __syncthreads();  // the sums may be overwritten, or the block exit
+        sync();  // the sums may be overwritten, or the block exit
     }
 }
 
@@ -316,7 +336,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 template <typename T, typename C>
 int resident_clusters(int parts) {
     const auto of = [](int blocks) {
-        return std::max(1, active_clusters(blocks, int4_few<T, C>, THREADS, C::SHARED_BYTES));
+        return std::max(1, active_clusters(blocks, int4_few<T, C>, C::THREADS, C::SHARED_BYTES));
     };
     static const int found[] = {of(1), of(2), of(4), of(8)};
     return found[parts == 1 ? 0 : parts == 2 ? 1 : parts == 4 ? 2 : 3];
@@ -332,12 +352,13 @@ cudaError_t launch(const MatrixOperand& x, const MatrixOperand& weight, const Gi
     }
     const int tiles = ceil_div(given.N, C::ROWS), turns = ceil_div(tiles, resident_clusters<T, C>(parts));
     const int clusters = ceil_div(tiles, turns);
-    return launch_clusters(parts, int4_few<T, C>, dim3(unsigned(clusters * parts)), THREADS, C::SHARED_BYTES, stream,
+    return launch_clusters(parts, int4_few<T, C>, dim3(unsigned(clusters * parts)), C::THREADS, C::SHARED_BYTES, stream,
                            record, maps, given, static_cast<T*>(out));
 }
 
 // Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
-// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 256.
+// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 224; for
+// at most 16 rows of x also 32.
 // Clusters of `parts` blocks (1, 2, 4 or 8) divide k in boxes of 256.
 extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                         int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
@@ -353,8 +374,12 @@ extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale,
         };
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
-            if (rows == 64) return with(FewConfig<64, TILES>());
-            return rows == 128 ? with(FewConfig<128, TILES>()) : with(FewConfig<256, TILES>());
+            constexpr int MANY = TILES == 1 ? 2 : 1;  // twice the warps where registers allow it
+            if constexpr (TILES < 4) {
+                if (rows == 32) return with(FewConfig<32, 8, TILES>());
+            }
+            if (rows == 64) return with(FewConfig<64, 4 * MANY, TILES>());
+            return rows == 128 ? with(FewConfig<128, 2 * MANY, TILES>()) : with(FewConfig<224, MANY, TILES>());
         };
         if (M <= 8) return with_rows(std::integral_constant<int, 1>());
         return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());

@@ -15,17 +15,17 @@ from cuda_ref.matmul._tiles import Plan, described
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 MOST_ROWS = 32
-ROWS, PARTS = (64, 128, 256), (1, 2, 4, 8)
-"""Rows of the weights in a tile, of the compiled kernels, and blocks of a cluster."""
+ROWS, PARTS = {8: (32, 64, 128, 224), 16: (32, 64, 128, 224), 32: (64, 128, 224)}, (1, 2, 4, 8)
+"""Rows of the weights in a tile, of the kernels compiled for so many rows of x, and blocks of a cluster."""
 BOX = 256
 """Terms of a box: the least that a block takes."""
 CLUSTERED, LARGEST_GPC = 16, 18
 """Multiprocessors of a GPC that hold clusters of more than two blocks, and those that it may have."""
-# Times are in bytes that a multiprocessor reads at an equal share of the bandwidth: fitted to an H100, 16 interpolated.
-MULTIPLIED = {8: 1.2, 16: 1.4, 32: 1.75}
-"""Time to multiply a byte of weights by so many rows of x."""
-OF_A_BOX, OF_A_TILE = 8_000, 24_000
-"""Time that a box takes besides its bytes, and a tile besides its boxes: twice that in a cluster."""
+# Times are in ns, fitted to an H100; those of 16 rows are interpolated.
+OF_A_ROW = {8: 6.5, 16: 7.6, 32: 9.8}
+"""Time that a box takes for a row of the weights, with so many rows of x."""
+LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER = 280, 500, 3_400
+"""Time that a box takes at least, and a tile besides its boxes, in one block and in a cluster."""
 
 
 @kept
@@ -69,15 +69,21 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
     (M, K), N = x.shape, len(weight)
     processors = multiprocessors(x.device) if x.is_cuda else 1
-    boxes, multiplied = -(-K // BOX), next(time for rows, time in MULTIPLIED.items() if rows >= M)
+    boxes, fitting = -(-K // BOX), _fitting(M)
 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
         turns = -(-tiles // _clusters(processors, plan.parts))
-        of_a_box = plan.tile * BOX / 2 * multiplied + OF_A_BOX
-        return turns * (-(-boxes // plan.parts) * of_a_box + OF_A_TILE * (2 if plan.parts > 1 else 1))
+        of_a_box = max(LEAST_OF_A_BOX, plan.tile * OF_A_ROW[fitting])
+        return turns * (-(-boxes // plan.parts) * of_a_box + (OF_A_CLUSTER if plan.parts > 1 else OF_A_TILE))
 
-    return min((Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS), key=time)
+    plans = (Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS[fitting])
+    return min(plans, key=time)
+
+
+def _fitting(M: int) -> int:
+    """The rows of x that the smallest kernel with room for M of them has."""
+    return next(rows for rows in ROWS if rows >= M)
 
 
 def _clusters(processors: int, parts: int) -> int:

@@ -11,7 +11,7 @@ import typer
 
 from suite.cli.cluster_run import surveyed
 from suite.cli.compare_run import OperationFile, run_comparison
-from suite.cli.model_options import ModelOption, TokensOption, layers_of, operations_of, own_dtype
+from suite.cli.model_options import ModelOption, TokensOption, WeightsOption, layers_of, operations_of, own_dtype
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
     BaselineOption,
@@ -108,6 +108,7 @@ def compare(
     shapes_file: ShapesFromOption = None,
     model: ModelOption = None,
     tokens: TokensOption = None,
+    weights: WeightsOption = "",
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: InputsOption = None,
     device: DeviceOption = None,
@@ -145,7 +146,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate."""
-    parameters, layers = cast(Parameters, command.params), layers_of(model, tokens)
+    parameters, layers = cast(Parameters, command.params), layers_of(model, tokens, weights)
     op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
     shown, (where, survey) = _output(parameters), _where(parameters, device)
@@ -175,6 +176,7 @@ def _given(parameters: Parameters, selection: Selection) -> Parameters:
         "shapes_file": None,
         "model": None,
         "tokens": None,
+        "weights": "",
     }
 
 

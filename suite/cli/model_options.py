@@ -34,23 +34,32 @@ TokensOption = Annotated[
         f"in a sequence of at least {DEFAULT_LENGTH}.",
     ),
 ]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        metavar="FORM",
+        help="Weights of the products: fp8 (scales by 128 x 128), int4 (groups of 128), or plain. Default: as the "
+        "configuration says.",
+    ),
+]
 
 
-def layers_of(model: Path | None, tokens: list[str] | None) -> tuple[Workload, ...]:
-    """A layer of `model` for each entry of `--tokens`. Empty without a model.
+def layers_of(model: Path | None, tokens: list[str] | None, weights: str = "") -> tuple[Workload, ...]:
+    """A layer of `model` for each entry of `--tokens`. Empty without a model. weights: `--weights`, or empty.
 
     An encoder has no cache, so all tokens of its sequence are new.
     Raises `UsageError` for a file that is no known configuration, and for entries that are no numbers or contradict it.
     """
     if model is None:
-        if tokens is not None:
-            raise UsageError("--tokens needs --model, which was not given; e.g. --model config.json")
+        for flag in [*(["--tokens"] if tokens is not None else []), *(["--weights"] if weights else [])]:
+            raise UsageError(f"{flag} needs --model, which was not given; e.g. --model config.json")
         return ()
     from suite.models.config import is_causal, workload
 
     cached, entries = is_causal(model), dict.fromkeys(split(tokens) or DEFAULT_TOKENS)
     counts = [_counts(text, cached=cached) for text in entries]
-    return tuple(workload(model, 1, length, new) for new, length in counts)
+    return tuple(workload(model, 1, length, new, weights) for new, length in counts)
 
 
 def operations_of(workloads: Sequence[Workload]) -> list[str]:

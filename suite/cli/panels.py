@@ -13,7 +13,7 @@ from typer.models import OptionInfo
 COMPARE: Mapping[str, Sequence[str]] = {
     "": ("operations", "op", "impl", "files", "dtype", "shape", "inputs", "device", "no_time", "out", "quiet"),
     "What to compare": ("exclude", "baseline", "reference", "kernelbench", "gpumode"),
-    "Sizes and inputs": ("sweep", "shapes_file", "model", "tokens", "precision", "seed"),
+    "Sizes and inputs": ("sweep", "shapes_file", "model", "tokens", "weights", "precision", "seed"),
     "Measuring": (
         "cache",
         "sustained",

@@ -30,6 +30,7 @@ class Parameters(TypedDict):
     """A file; in the parameters that are kept with results, the digests of its contents."""
     model: Path | None
     tokens: Sequence[str] | None
+    weights: str
     inputs: Sequence[str] | None
     device: str | None
     gpus: str | None

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.messages import say
+from suite.cli.model_options import WeightsOption
 from suite.core.errors import UsageError
 from suite.core.package import command
 from suite.numerics.formats import DTYPES, SHORT
@@ -24,6 +25,7 @@ def shapes(
         int | None,
         typer.Option(help="Tokens that are new, 1 for decoding. Default: all.", min=1, max=MAX_SIZE),
     ] = None,
+    weights: WeightsOption = "",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Default: <model>-b<batch>-s<seq>.json.")
     ] = None,
@@ -41,7 +43,7 @@ def shapes(
 
     if out is not None and out.suffix != ".json":
         raise UsageError(f"--out {out}: the file is JSON; give a name that ends in .json")
-    found = workload(config, batch, seq, queries if queries is not None else seq)
+    found = workload(config, batch, seq, queries if queries is not None else seq, weights)
     if out is None:
         new = "" if queries is None else f"-q{queries}"
         out = Path(f"{re.sub(r'[^a-z0-9]+', '-', found.model.lower()).strip('-')}-b{batch}-s{seq}{new}.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from suite.core.names import did_you_mean
 from suite.core.text import one_line
 from suite.models import layer
 from suite.models.layer import KINDS, Experts, Kind, Latent, Sizes
+from suite.models.quantized import quantized, weights_of
 from suite.models.workload import LayerShape, Workload
 
 MAX_BYTES = 1 << 24
@@ -43,9 +44,10 @@ ROTATED_SHARES = ("partial_rotary_factor", "rotary_pct")
 ZERO_IS_NONE = ("shared experts", "narrow query")
 
 
-def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
+def workload(path: Path, batch: int, seq: int, queries: int, weights: str = "") -> Workload:
     """Return the shapes of one layer for `batch` sequences of `queries` new tokens, the last one at position `seq`.
 
+    weights: a key of `quantized.FORMS`; empty for that of the configuration.
     Equal shapes are one entry with their count. Raises `UsageError` for a file that is no configuration of a model in
     `KINDS`, and for impossible sizes.
     """
@@ -57,6 +59,7 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
         raise UsageError(f"--queries {queries}: {config['model_type']} is an encoder, all tokens are new")
     numbers = {name: _number(path, config, name) for name in NAMES}
     sizes = _sizes(path, kind, config, numbers, batch, queries)
+    form = weights_of(path, config, weights)
     attention = {"B": batch, "H": sizes.heads, "H_kv": sizes.kv_heads, "S_q": queries, "S_k": seq, "D": sizes.head_dim}
     shapes = [
         *layer.norms(kind, sizes),
@@ -70,8 +73,8 @@ def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
     name = architectures[0] if isinstance(architectures, list) and architectures else config.get("model_type")
     dtype = config.get("torch_dtype", config.get("dtype"))
     return Workload(
-        one_line(name or path.stem), _needed(path, numbers, "layers"), batch, seq, queries,
-        dtype if isinstance(dtype, str) else "", list(_merged(shapes)),
+        form.named(one_line(name or path.stem)), _needed(path, numbers, "layers"), batch, seq, queries,
+        dtype if isinstance(dtype, str) else "", list(_merged(quantized(shapes, form, kind, sizes))),
     )  # fmt: skip
 
 
@@ -112,7 +115,7 @@ def _experts(path: Path, numbers: Mapping[str, int | None]) -> Experts:
     return Experts(count, chosen, numbers["shared experts"] or 0, width)
 
 
-def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
+def _merged(shapes: Iterable[LayerShape]) -> Iterator[LayerShape]:
     """Merge equal cases to one entry with their count."""
     groups: dict[tuple[str, str], list[LayerShape]] = {}
     for each in shapes:
@@ -135,7 +138,12 @@ def _config(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"{path}: no configuration of a model: expected an object with model_type, hidden_size ...")
     part = found.get("text_config")
-    return part if isinstance(part, dict) else found
+    return {**_quantization(found), **part} if isinstance(part, dict) else found
+
+
+def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The key of the weights' form, which a model of several parts has beside them."""
+    return {key: config[key] for key in ("quantization_config",) if key in config}
 
 
 def _kind(path: Path, config: Mapping[str, Any]) -> Kind:

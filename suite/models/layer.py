@@ -63,6 +63,8 @@ KINDS = {
     "t5": Kind("rms_norm", gated=False, causal=False),
 }
 """Families by `model_type`. whisper and t5 stand for their encoders."""
+ROUTER = "router"
+"""The product that scores experts: its weights are never quantized."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def feed_forward(kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
         yield from _feed_forward(kind, sizes, sizes.tokens, sizes.inner)
         return
     experts = sizes.experts
-    yield product(kind, "router", sizes.tokens, experts.count, sizes.hidden)
+    yield product(kind, ROUTER, sizes.tokens, experts.count, sizes.hidden)
     pairs = sizes.tokens * experts.chosen
     own = replace(kind, fused=kind.fused_experts, layout=kind.expert_layout)
     for each in _feed_forward(own, sizes, pairs, experts.inner):

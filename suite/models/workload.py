@@ -10,22 +10,27 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.core.names import unknown
 from suite.core.text import one_line
 from suite.problem.option import Value
 
 SHAPE_KEYS = ("name", "count", "operation")
-"""Keys of a shape in a document, besides sizes and options."""
+"""Keys of a shape in a document, besides sizes, options, and a dtype of its own."""
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One case of a layer. `name` lists the parts of the layer that need it, `count` how many there are."""
+    """One case of a layer. `name` lists the parts of the layer that need it, `count` how many there are.
+
+    `dtype` is that of the case if it is not the layer's, as of products of codes; else empty.
+    """
 
     name: str
     count: int
     operation: str
     dims: Mapping[str, int]
     options: Mapping[str, Value] = field(default_factory=dict)
+    dtype: str = ""
 
     @property
     def case(self) -> str:
@@ -83,9 +88,12 @@ class Workload:
         """The workload as a JSON document."""
         about = {name: value for name, value in asdict(self).items() if name != "shapes"}
         shapes = [
-            {"name": each.name, "count": each.count, "operation": each.operation, **each.dims, **each.options}
+            {
+                "name": each.name, "count": each.count, "operation": each.operation, **each.dims, **each.options,
+                **({"dtype": each.dtype} if each.dtype else {}),
+            }
             for each in self.shapes
-        ]
+        ]  # fmt: skip
         return {**about, "shapes": shapes}
 
     def text(self) -> str:
@@ -134,14 +142,17 @@ def _shape(entry: Any) -> LayerShape:
     if not isinstance(entry, dict):
         raise UsageError(f"a shape is an object; got {one_line(entry)[:60]!r}")
     name, count, operation = (_typed(entry, key, kind) for key, kind in zip(SHAPE_KEYS, (str, int, str), strict=True))
-    rest = {key: value for key, value in entry.items() if key not in SHAPE_KEYS}
+    dtype = _typed(entry, "dtype", str) if "dtype" in entry else ""
+    rest = {key: value for key, value in entry.items() if key not in (*SHAPE_KEYS, "dtype")}
     if operation not in ops.names():
         raise ops.unknown(operation)
+    if dtype and dtype not in (valid := (*ops.get(operation).dtypes, *ops.get(operation).dtypes_beyond)):
+        raise UsageError(f"dtype of shape {one_line(name)!r}: {unknown(dtype, valid)}")
     dims = {key: value for key, value in rest.items() if type(value) is int}
     options = {key: value for key, value in rest.items() if isinstance(value, bool | str)}
-    if unknown := rest.keys() - dims.keys() - options.keys():
-        raise UsageError(f"{one_line(sorted(unknown)[0])} of shape {one_line(name)!r} is neither a size nor an option")
-    return LayerShape(name, count, operation, dims, options)
+    if others := rest.keys() - dims.keys() - options.keys():
+        raise UsageError(f"{one_line(sorted(others)[0])} of shape {one_line(name)!r} is neither a size nor an option")
+    return LayerShape(name, count, operation, dims, options, dtype)
 
 
 def _typed(document: Mapping[str, Any], name: str, kind: type) -> Any:

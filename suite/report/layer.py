@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.core.errors import UsageError
 from suite.models.workload import LayerShape, Workload, kept_in
@@ -130,15 +130,24 @@ def layers(runs: Sequence[Run]) -> Iterator[Layer]:
 
 
 def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[Layer]:
-    timed: dict[str, dict[tuple[str, str], list[Entry]]] = {}
+    """A layer for each arithmetic of the shapes without a dtype of their own. The others are parts of each."""
+    timed: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.timed:
-            cases = timed.setdefault(entry.arithmetic, {})
-            cases.setdefault((entry.row.operation, entry.row.case), []).append(entry)
-    for arithmetic, cases in timed.items():
-        parts = [Part(each, cases.get((each.operation, each.case), [])) for each in workload.shapes]
-        if any(part.entries for part in parts):
-            yield Layer(run, workload, arithmetic, parts)
+            timed.setdefault((entry.row.operation, entry.row.case), []).append(entry)
+    found = [Part(each, timed.get((each.operation, each.case), [])) for each in workload.shapes]
+    own = [replace(each, entries=[e for e in each.entries if e.row.dtype == each.shape.dtype]) for each in found]
+    shared = [part for part in found if not part.shape.dtype]
+    for arithmetic in _arithmetics(shared) or _arithmetics(own):
+        parts = [
+            part if part.shape.dtype else replace(each, entries=[e for e in each.entries if e.arithmetic == arithmetic])
+            for part, each in zip(own, found, strict=True)
+        ]
+        yield Layer(run, workload, arithmetic, parts)
+
+
+def _arithmetics(parts: Iterable[Part]) -> list[str]:
+    return list(dict.fromkeys(entry.arithmetic for part in parts for entry in part.entries))
 
 
 def layers_of(workloads: Sequence[Workload], rows: Sequence[Row]) -> list[Layer]:

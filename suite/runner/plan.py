@@ -194,7 +194,7 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
     return [
         case
         for case in dict.fromkeys(cases)
-        if (not selection.dtypes or case.dtype in selection.dtypes)
+        if (not selection.dtypes or selection.workloads or case.dtype in selection.dtypes)
         and (not selection.precisions or case.precision in selection.precisions)
     ]
 
@@ -216,7 +216,11 @@ def _shape_cases(op: Operation, selection: Selection) -> list[Case]:
 
 
 def _workload_cases(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
-    """The workload's shapes of this operation in every dtype and arithmetic, with the options of the workload."""
+    """The workload's shapes of this operation in every arithmetic, with the options of the workload.
+
+    They are in the dtypes asked for, by default in all; those with a dtype of their own are in this one.
+    """
+    dtypes = [each for each in (*op.dtypes, *op.dtypes_beyond) if each in (selection.dtypes or op.dtypes)]
     cases: list[Case] = []
     for each in workload.shapes:
         if each.operation == op.name:
@@ -225,7 +229,7 @@ def _workload_cases(op: Operation, selection: Selection, workload: Workload) -> 
             (shape,) = op.parse_shapes(",".join(f"{name}={size}" for name, size in each.dims.items()))
             cases += [
                 op.case(shape, dtype, precision, **options)
-                for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
+                for dtype in ([each.dtype] if each.dtype else dtypes)
                 for precision in op.precisions(dtype)
             ]
     return cases

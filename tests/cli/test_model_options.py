@@ -39,6 +39,14 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert own_dtype(layers_of(config(tmp_path, torch_dtype=None), ["1"])) is None
 
 
+def test_a_form_of_the_weights(tmp_path: Path) -> None:
+    (found,) = layers_of(config(tmp_path), ["8"], "fp8")
+    assert "block_scaled_matmul" in operations_of([found])
+    assert own_dtype([found]) == ["bfloat16"]
+    with pytest.raises(UsageError, match="--weights needs --model, which was not given"):
+        layers_of(None, None, "fp8")
+
+
 def test_all_tokens_of_an_encoder_are_new(tmp_path: Path) -> None:
     found = layers_of(config(tmp_path, model_type="bert"), ["16,64"])
     assert [(each.seq, each.queries) for each in found] == [(16, 16), (64, 64)]

@@ -58,6 +58,24 @@ def test_the_sum_by_implementation(tmp_path: Path) -> None:
     ]
 
 
+def test_products_of_codes_are_parts_of_a_layer_in_16_bits() -> None:
+    """A shape with a dtype of its own has that dtype in the layers of all others."""
+    product = LayerShape("up", 2, "block_scaled_matmul", {"M": 64, "N": 64, "K": 64}, dtype="float8_e4m3fn")
+    codes = {"operation": "block_scaled_matmul", "dtype": "float8_e4m3fn", "precision": "promoted"}
+    of_norm: dict[str, Any] = {"operation": "rms_norm", "case": "M=64,N=64"}
+    found = [
+        timed("cuda", 40.0, **codes),
+        timed("cuda", 10.0, dtype="bfloat16", **of_norm),
+        timed("triton", 8.0, dtype="float16", **of_norm),
+    ]
+    workload = Workload("Small", 10, 1, 64, 64, "bfloat16", [product, SHAPES[1]])
+    times = {each.arithmetic: each.whole_layer[0].us for each in layers_of([workload], found)}
+    assert times == {"bfloat16": 2 * 40.0 + 3 * 10.0, "float16": 2 * 40.0 + 3 * 8.0}
+    (alone,) = layers_of([workload], found[:1])
+    assert (alone.arithmetic, alone.parts[0].us(alone.parts[0].pick)) == ("float8_e4m3fn promoted", 80.0)
+    assert alone.sentences == ["There is no time of norms (rms_norm M=64,N=64): no sum of the layer."]
+
+
 def test_a_run_ends_with_a_column_for_each_number_of_tokens() -> None:
     decoding = [
         LayerShape("up", 2, "matmul", {"M": 1, "N": 64, "K": 64}, {"layout": "nn"}),

@@ -14,9 +14,9 @@ from suite.checking.judge import judge
 CASES = [
     pytest.param((5, 70, 300), "bfloat16", "uneven", False, "few 64", id="the last group and tile are not full"),
     pytest.param((9, 300, 5920), "float16", "uneven", True, "few 64", id="several tiles and turns of stages"),
-    pytest.param((3, 260, 1440), "float16", "uneven", True, "few 128", id="warps with one group of a box"),
-    pytest.param((32, 600, 2080), "bfloat16", "cancellation", False, "few 256", id="32 rows, several tiles"),
-    pytest.param((17, 9, 31), "float16", "strided", True, "few 256", id="one group, operands are copied"),
+    pytest.param((3, 260, 1440), "float16", "uneven", True, "few 32", id="warps with one group of a box"),
+    pytest.param((32, 600, 2080), "bfloat16", "cancellation", False, "few 224", id="32 rows, several tiles"),
+    pytest.param((17, 9, 31), "float16", "strided", True, "few 128", id="one group, operands are copied"),
     pytest.param((70, 140, 300), "bfloat16", "uneven", True, 64, id="several tiles, copied, stored directly"),
     pytest.param((70, 136, 1088), "float16", "uneven", False, 128, id="stages of codes are used again"),
     pytest.param((100, 8, 448), "bfloat16", "exact_products", True, 256, id="stages of x are used again"),
