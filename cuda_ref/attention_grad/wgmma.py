@@ -127,10 +127,9 @@ def parts_of_a_group(
     would be idle, at least during the last blocks. The sums of parts, however, go through memory. queries: per tile, by
     default those of wgmma.cu. step_us: time of a block for one tile.
     """
-    tiles = -(-S_q // (queries or QUERIES[D]))
 
     def predicted_us(parts: int) -> float:
-        longest = H // H_kv // parts * tiles
+        longest = H // H_kv // parts * -(-S_q // (queries or QUERIES[D]))
         blocks = B * H_kv * parts * -(-S_k // KEYS)
         # Under a mask a block needs half of the queries on average, and the longest blocks start first.
         steps = max(longest, blocks * longest / 2 / processors) if causal else -(-blocks // processors) * longest
