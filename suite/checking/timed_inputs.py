@@ -13,8 +13,8 @@
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
-- The results of some rounds are held themselves until other results are: they must not change. A kernel that returns
-  the same memory again saves an allocation that others pay for.
+- The first results are held themselves to the end, those of some rounds until other results are: they must not change.
+  A kernel that returns the same memory again saves an allocation that others pay for.
 - A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
 """
@@ -80,7 +80,7 @@ class Results(Protocol):
     def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Hold the result of the latest sample of `name`, which `latest` returned as `output`.
 
-        Returns a function that reads the present values of that result, once.
+        Returns a function that reads the present values of that result, once, before those of earlier ones are read.
         """
 
 
@@ -119,7 +119,7 @@ class TimedInputs:
         self._begun = 0
         self._round: Round | None = None
         self._wrong: dict[str, str] = {}
-        self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
+        self._held: dict[str, list[tuple[Callable[[], torch.Tensor], torch.Tensor]]] = {}
         size, slots, self._place, self._holds = self._capacity()
         self._results.keeps = self._holds  # of the samples before the first round
         self._complete, self._partial = Reservoir(size, self._random), Slots(slots, self._random)
@@ -150,7 +150,7 @@ class TimedInputs:
         self._begun += 1
         self._results.keeps = self._holds and not self._random.randrange(min(HOLD_PERIOD, self._begun + 1))
         if self._results.keeps:
-            self._compare_held()
+            self._compare_held(but=1)
         small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= MAX_PREVIOUS_BYTES
         self._is_partial = not complete
         self._round = (self._complete if complete else self._partial).offer(lambda: self._next(small))
@@ -199,7 +199,8 @@ class TimedInputs:
     def keep(self, name: str, result: object) -> None:
         """Copy a result of a judged round, and restore the inputs if the call wrote to them.
 
-        In some rounds, and before the first, the result itself is held too: it must not change later.
+        Before the first round, and in some, the result itself is held too: it must not change until the end, or until
+        another is held.
         """
         if self._round is None and not self._results.keeps:
             return
@@ -209,7 +210,7 @@ class TimedInputs:
             self._wrong.setdefault(name, str(refused))
             return
         if self._results.keeps:
-            self._held[name] = self._results.held(name, output), output.clone()
+            self._held.setdefault(name, []).append((self._results.held(name, output), output.clone()))
         if self._round is None:
             return
         self._round.results[name] = output.to(self._place, copy=True)
@@ -240,12 +241,13 @@ class TimedInputs:
         self._partial = Slots(1, self._random)
         return wrong
 
-    def _compare_held(self) -> None:
-        """Compare the results that are held with their copies. They are held no longer."""
-        for name, (read, copy) in self._held.items():
-            if not same_bits(read(), copy):
-                self._wrong.setdefault(name, "a result changed after its call")
-        self._held = {}
+    def _compare_held(self, but: int = 0) -> None:
+        """Compare the held results with their copies, `but` for the first of each. They are held no longer."""
+        for name, held in self._held.items():
+            while len(held) > but:
+                read, copy = held.pop()
+                if not same_bits(read(), copy):
+                    self._wrong.setdefault(name, "a result changed after its call")
 
     def _in_order(self, rounds: list[Round]) -> tuple[list[Round], list[Round]]:
         """Return the rounds that are judged in any case, and the others, in a random order."""
@@ -317,7 +319,7 @@ class TimedInputs:
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
         fits = room // max(1, inputs + results)
         holds = fits >= 2 * LEAST_ROUNDS + 1
-        fits -= 2 if holds else 0
+        fits -= 4 if holds else 0
         usual = fits // 2  # leaves more memory to the calls; the least number of rounds may take all
         slots = max(1, min(JUDGED_PARTIAL, usual // 6))
         least, most = min(LEAST_ROUNDS, fits - 2 * slots), min(JUDGED_ROUNDS, usual - 2 * slots)

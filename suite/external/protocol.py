@@ -82,8 +82,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Copy to the result's block the present value of a `Check` (number, from 0) or of the kept sample of a name,
-    which is kept no longer."""
+    """Copy to the result's block the present value of a `Check` (number, from 0) or of the latest kept sample of a
+    name, which is kept no longer."""
 
     which: int | str
 

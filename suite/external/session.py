@@ -52,8 +52,8 @@ class Held:
     output_dtypes: tuple[str, ...]
     device: torch.device
     checked: list[LocalResult]
-    kept: dict[str, Any]
-    """The results of samples that the worker keeps, by name."""
+    kept: dict[str, list[Any]]
+    """The results of samples that the worker keeps, by name, the latest last."""
     bound: dict[str, BoundCall]
     empty: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
     """Inputs and results of samples without a call, by framework."""
@@ -247,7 +247,7 @@ class ExternalSession:
             held.result.copy_(held.checked[which].now())
             self.target.synchronize()
             return p.Delivered()
-        return self._export(held.bound[which].implementation.adapter, held.kept.pop(which))
+        return self._export(held.bound[which].implementation.adapter, held.kept[which].pop())
 
     def _export(self, adapter: Adapter, result: Any) -> p.Delivered:
         from suite.checking.calls import RefusedError, as_torch
@@ -296,7 +296,7 @@ class ExternalSession:
         issued = perf_counter_ns()
         bound.implementation.adapter.wait(result)
         ready = perf_counter_ns()
-        held.kept.update({command.name: result} if command.keep else {})
+        held.kept.setdefault(command.name, []).extend([result] * command.keep)
         refusal = self._export(bound.implementation.adapter, result).refusal
         return p.Sampled(issued - start, ready - start, refusal)
 
@@ -345,7 +345,7 @@ class ExternalSession:
 
         def deliver() -> None:
             self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
-            self._case.kept.update({name: result} if keep else {})
+            self._case.kept.setdefault(name, []).extend([result] * keep)
             delivered.append(self._export(bound.implementation.adapter, result))
 
         self.target.give_cache_back()

@@ -86,17 +86,17 @@ def test_the_kept_result_of_a_sample_is_delivered_once_with_its_present_values(s
     held = session.held
     assert held is not None
     session.answer(p.Sample("torch"), [])
-    assert held.kept == {}
+    assert held.kept == {"torch": []}
     session.answer(p.Sample("torch", keep=True), [])
     expected = held.result.clone()
     held.operands[0].add_(1)
     session.answer(p.Sample("torch"), [])
     assert not torch.equal(held.result, expected)
-    held.kept["torch"][0] = 7
+    held.kept["torch"][0][0] = 7
     assert session.answer(p.Deliver("torch"), []) == p.Delivered()
     assert float(held.result[0]) == 7
     assert torch.equal(held.result[1:], expected[1:])
-    assert held.kept == {}
+    assert held.kept == {"torch": []}
 
 
 def test_a_cache_that_a_file_keeps_is_given_back_before_a_sample_and_refused_after_it(
