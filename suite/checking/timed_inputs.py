@@ -55,7 +55,7 @@ SPARSE = (64, 1024)
 DENSE, DENSE_FLOPS = (1, 1, *SPARSE), 64
 """The same for operations with so many arithmetic operations for each element of their operands. With two operands,
 three of four rounds draw at least one of them anew."""
-HOLD_PERIOD = 16
+HOLD_PERIOD = 8
 """One round of so many holds its results themselves, which must not change. Earlier rounds do so more often."""
 HOST_BYTES = 1 << 30
 """Memory for kept results on a CPU. A GPU uses half of its free memory."""
