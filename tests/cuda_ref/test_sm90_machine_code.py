@@ -15,7 +15,7 @@ from cuda_ref.build import compiler, libraries
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
-WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients"
+WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients|transpose"
 """Kernels before and after those that multiply."""
 BRANCH_OF_FLOAT16 = re.compile(r"case FLOAT16:[^;]*;")
 """Instantiates the kernels for float16, which differ from those for bfloat16 in the type alone and take as long to
