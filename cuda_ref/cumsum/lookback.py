@@ -6,13 +6,14 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_rows
+from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import PACK_BYTES, are_packed
 
 DETERMINISTIC = True
 
-PART_BYTES = 512 * 4 * PACK_BYTES
-"""Bytes of x for each block: 4 packs for each of 512 threads."""
+PART_BYTES = 256 * 4 * PACK_BYTES
+"""Bytes of x in a part: 4 packs for each of 256 threads."""
 GROUP = 32
 """Parts that share a total."""
 
@@ -36,6 +37,7 @@ def cumsum(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
         parts = -(-N * x.element_size() // PART_BYTES)
         words = x.new_empty(1 + M * (parts + -(-parts // GROUP)), dtype=torch.int64)
         build.launch(
-            "cumsum/lookback", "cumsum_lookback", x.device, x, y, words, M, N, x.stride(0), parts, build.DTYPES[x.dtype]
-        )
+            "cumsum/lookback", "cumsum_lookback", x.device,
+            x, y, words, M, N, x.stride(0), parts, multiprocessors(x.device), build.DTYPES[x.dtype],
+        )  # fmt: skip
     return y

@@ -87,7 +87,7 @@ extern "C" int layer_norm_grad(const void* x, const void* weight, const void* dy
         const dim3 columns(unsigned(ceil_div<int64_t>(parts * n, THREADS)));
         record->set(columns, THREADS);
         layer_norm_grad_weight<T><<<columns, THREADS, 0, stream>>>(values, grads, of_rows, of_parts, m, n, parts);
-        launch_column_sums(of_parts, static_cast<T*>(dweight), parts, n, stream, record);
-        launch_column_sums(of_parts + parts * n, static_cast<T*>(dbias), parts, n, stream, record);
+        T *of_weight = static_cast<T*>(dweight), *of_bias = static_cast<T*>(dbias);
+        launch_column_sums(of_parts, of_weight, of_bias, parts, n, stream, record);
     });
 }

@@ -68,6 +68,7 @@ extern "C" int rms_norm_grad(const void* x, const void* weight, const void* dy, 
         const dim3 columns(unsigned(ceil_div<int64_t>(parts * n, THREADS)));
         record->set(columns, THREADS);
         rms_norm_grad_weight<T><<<columns, THREADS, 0, stream>>>(values, grads, of_rows, of_parts, m, n, parts);
-        launch_column_sums(of_parts, static_cast<T*>(dweight), parts, n, stream, record);
+        T *of_weight = static_cast<T*>(dweight), *none = nullptr;
+        launch_column_sums(of_parts, of_weight, none, parts, n, stream, record);
     });
 }
