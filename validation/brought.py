@@ -3,9 +3,11 @@
     python -m validation.brought kernelbench FOLDER        the .py files below, as of KernelBench's KernelBench/
     python -m validation.brought gpumode FOLDER            the folders below with a task.yml
     python -m validation.brought kernelbench FOLDER --device cuda --part 0/4       a quarter of them, on a GPU
+    python -m validation.brought kernelbench FOLDER --device cuda --sizes small    12 such processes share a GPU
 
-Each problem runs in a process of its own. On a CPU it has the smallest sizes of a ladder that it accepts, on a GPU the
-sizes of its file. It prints a line for each problem: `ok`, or the reason. The public files are not part of this tree.
+Each problem runs in a process of its own. On a CPU, and with `--sizes small`, it has the smallest sizes of a ladder
+that it accepts, otherwise on a GPU the sizes of its file. It prints a line for each problem: `ok`, or the reason. The
+public files are not part of this tree.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ CAPS = (8, 16, 32, 64, 128, 256, 1024, 1 << 62)
 DRAWS = ("get_inputs", "get_init_inputs")
 MEMORY_BYTES, LIMIT_S = 8 << 30, 30
 """Memory of a problem on a CPU, and processor time on any device."""
+MEMORY_SHARE = 0.2
+"""Share of a GPU's memory for a problem in small sizes. Several processes share it, and few need so much at once."""
 
 
 def problems(kind: Kind, folder: Path) -> list[Path]:
@@ -51,18 +55,20 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take every Nth problem")
     parser.add_argument("--part", metavar="I/N", default="0/1", help="take part I of N, from 0 on")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the problems run (cpu)")
+    parser.add_argument("--sizes", choices=("small", "file"), help="the sizes on a GPU (file); a CPU has small ones")
     given = parser.parse_args()
+    device, small = torch.device(given.device), given.sizes == "small" or given.device == "cpu"
     first, parts = map(int, given.part.split("/"))
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
     for path in problems(given.kind, given.folder)[:: given.every][first::parts]:
-        found = in_child(given.kind, path, torch.device(given.device))
+        found = in_child(given.kind, path, device, small)
         counts[found.partition(":")[0]] += 1
         print(f"{path.relative_to(given.folder)}  {found}", flush=True)
     print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
 
 
-def in_child(kind: Kind, path: Path, device: torch.device) -> str:
+def in_child(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
     """The outcome of `attempt` in a process with limits on memory and time."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -70,9 +76,11 @@ def in_child(kind: Kind, path: Path, device: torch.device) -> str:
         os.close(reading)
         if device.type == "cpu":  # CUDA reserves more addresses than it uses
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        elif small:
+            torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # of processor time: the machine may be busy
         try:
-            found = attempt(kind, path, device)
+            found = attempt(kind, path, device, small)
         except BaseException as error:
             found = f"refused: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         os.write(writing, found.encode())
@@ -84,13 +92,13 @@ def in_child(kind: Kind, path: Path, device: torch.device) -> str:
     return found or (f"too long: {LIMIT_S} s" if status == signal.SIGPROF else f"died: status {status}")
 
 
-def attempt(kind: Kind, path: Path, device: torch.device) -> str:
+def attempt(kind: Kind, path: Path, device: torch.device, small: bool) -> str:
     """`ok` if the torch model of the problem agrees; else the reason. Raises the error of the largest sizes."""
     with TemporaryDirectory() as folder:
-        if device.type == "cuda":
+        if not small:
             op = custom.find(source_of(path, kind))
             return judged(op, op.default_cases(device.type)[0], device)
-        candidates = by_shape(path) if kind == "gpumode" else by_text(path, Path(folder))
+        candidates = by_shape(path) if kind == "gpumode" else by_text(path, Path(folder), device)
         for op, case in candidates:
             try:
                 return judged(op, case, device)
@@ -112,14 +120,14 @@ def by_shape(path: Path) -> Iterator[tuple[Operation, Case]]:
         yield op, op.case(shape, op.dtypes[0])
 
 
-def by_text(path: Path, folder: Path) -> Iterator[tuple[Operation, Case]]:
+def by_text(path: Path, folder: Path, device: torch.device) -> Iterator[tuple[Operation, Case]]:
     """Yield the problem with smaller integers at module level and in the functions that draw its inputs."""
     written = path.read_text(encoding="utf-8")
     for text in dict.fromkeys(cut(written, cap) for cap in CAPS):
         copy = folder / path.name
         copy.write_text(text, encoding="utf-8")
         op = custom.find(source_of(copy, "kernelbench"))
-        yield op, op.default_cases("cpu")[0]
+        yield op, op.default_cases(device.type)[0]
 
 
 def cut(text: str, cap: int) -> str:

@@ -37,7 +37,7 @@ class LayerNormGrad(RmsNormGrad):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "nan": family.nan(ODD, values=numbers.per_operand(numbers.one_nan, numbers.normals)),
-        "range": family.spread(ODD, 20, -20, 10),
+        "range": family.spread(ODD, 20, -20, 20),
         "small": Family("variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=(ODD,)),
         "shifted": Family(
             "means of 64 and more: E[x^2] - E[x]^2 cancels",

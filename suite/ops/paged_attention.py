@@ -68,6 +68,14 @@ def with_unused(pages: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
     return torch.where(held[:, :, None, None], pages, pages * factor)
 
 
+def one_nan_a_page(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Draw normal numbers with a NaN in each page: one alone may be in a slot without a token."""
+    drawn = numbers.normals(shape, case, source)
+    for page in drawn:
+        numbers.put(page, math.nan, tuple(numbers.index_below(size, source) for size in page.shape))
+    return drawn
+
+
 def in_float8(x: torch.Tensor) -> torch.Tensor:
     """Multiply normal numbers by 2^POWER, and round them to float8."""
     most = MAX_FINITE[FLOAT8]
@@ -96,6 +104,9 @@ class PagedAttention(Operation):
     telling: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("one_slot", (3, 4, 2, 2, 33, 64, 1), options={"lengths": "ragged"}),
         TellingCase("many_sequences", (67, 2, 1, 1, 20, 64, 16), options={"lengths": "ragged"}, first=False),
+        TellingCase("1024_pages", (3, 2, 1, 1, 341, 64, 1), first=False),
+        TellingCase("one_feature", (3, 4, 2, 2, 33, 1, 16), first=False),
+        TellingCase("67_features", (3, 4, 2, 2, 33, 67, 16), first=False),
     )
     # With two queries the last key is hidden from one of them, and a product of its value with 0 may give NaN. In 16
     # bits torch gives 0 where all scores are minus infinity. The table and the lengths are integers.
@@ -136,7 +147,11 @@ class PagedAttention(Operation):
         "infinity": family.infinity(
             DECODE, values=numbers.per_operand(numbers.normals, numbers.normals, numbers.some_infinite)
         ),
-        "nan": family.nan(DECODE),
+        "nan": Family(
+            "NaN in one place of q, in one of the keys, and in one of each page of values",
+            numbers.per_operand(numbers.one_nan, numbers.one_nan, one_nan_a_page),
+            shapes=(DECODE,),
+        ),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
             numbers.per_operand(large_scores, large_scores, numbers.normals),

@@ -39,6 +39,12 @@ EXACT_CODE = "a code of 4 bits is exact in float16"
 EXACT = "a code of 8 bits is exact in bfloat16"
 CLAMPED = "a slice of torch ends at the last row, and the only expert has them all"
 INTEGERS = "an integer is never NaN"
+MASKED = "slots without a token have the weight 0, whichever finite numbers stand there"
+NO_TOKENS = "a cache of one page has no tokens: one page belongs to no sequence"
+INFINITE_KEY = "an infinite key makes scores infinite: libraries give NaN or 0 there"
+IN_FLOAT32 = "the moments are float32"
+INFINITE_MOMENT = "an infinite m is not specified: m + (1 - beta1) (g - m) is NaN there"
+INFINITE_WEIGHT = "an infinite weight is not specified: the sums of a row are infinite, and their difference may be NaN"
 
 EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("matmul|attention(_grad)?", r".*(float8|scale_([abqkv]|do)|'fast')", FLOAT8),
@@ -59,7 +65,11 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     (".*", r".*is_cuda", ON_A_GPU),
     ("attention", r"_weighted_sum", HIDDEN),
     ("paged_attention", r"paged_attention: q.dtype == torch.float32", ON_A_GPU),
-    ("paged_attention", r"paged_attention: if out.size == 0", COPIES),
+    ("paged_attention", r"paged_attention: if (out.size == 0|q.numel\(\) == 0|q.dtype == torch.float32)", COPIES),
+    ("paged_attention", r"paged_attention: (keys|values).float\(\).*half", EXACT_CODES),
+    ("paged_attention", r"_tokens: (0 -> 1$|0.0 -> 1.0$|if found.element_size\(\) == 1)", MASKED),
+    ("paged_attention", r"operand [12]: axis 0: wrong if its size is 1$", NO_TOKENS),
+    ("paged_attention", r"operand 1: infinities made finite$", INFINITE_KEY),
     ("paged_attention", r"paged_attention: 0 -> 1$", ONE_NUMBER),
     ("paged_attention", r"_tokens: 1 -> 2 \(2\)", "NumPy takes any negative size for -1"),
     ("attention(_grad)?", r"attention(_grad)?: [qk].float\(\) ->", FLOAT8),
@@ -70,7 +80,11 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("rope", r"rope: sin.astype.* -> sin.astype.* / ", COPIES),
     ("silu_mul", r"gate: (1.0 -> 1.5$|LINEAR \* \(1|1 [-+]|1 -> 2$|3 )", SLOPE),
     ("(rms|layer)_norm_grad", r"(rms|layer)_norm_grad: if x.size == 0", COPIES),
-    ("rms_norm_grad", r"rms_norm_grad: 1 -> 2$", ON_A_GPU),
+    ("(rms|layer)_norm_grad", r"(rms|layer)_norm_grad: 1 -> 2$", ON_A_GPU),
+    ("layer_norm_grad", r"operand (0: axis 1|1: axis 0): wrong if its size is 1$", OF_ONE),
+    ("layer_norm_grad", r"operand 1: infinities made finite$", INFINITE_WEIGHT),
+    ("adam_step", r"operand 2: infinities made finite$", INFINITE_MOMENT),
+    ("adam_step", r"operand [23]: through float16 if bfloat16$", IN_FLOAT32),
     ("max_pool2d", r"max_pool2d: (if x.numel|0 -> 1 \(2\)|3 -> 4)", EMPTY),
     ("max_pool2d_grad", r"max_pool2d_grad: if x.numel", EMPTY),
     ("max_pool2d_grad", r"max_pool2d_grad: (max\(window\) >|-np.inf ->|1 -> 2 \(6\))", COPIES),
