@@ -8,9 +8,13 @@
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
 - Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
+- Operations with much arithmetic for each element, such as products, draw each operand anew in half of the rounds: a
+  kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction of the operation.
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
+- The results of some rounds are held themselves until other results are: they must not change. A kernel that returns
+  the same memory again saves an allocation that others pay for.
 - A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
 """
@@ -48,6 +52,11 @@ EXAMINED_EARLIER = 12
 """Earlier inputs that are tried as an explanation of a wrong result."""
 SPARSE = (64, 1024)
 """A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
+DENSE, DENSE_FLOPS = (1, 1, *SPARSE), 64
+"""The same for operations with so many arithmetic operations for each element of their operands. With two operands,
+three of four rounds draw at least one of them anew."""
+HOLD_PERIOD = 16
+"""One round of so many holds its results themselves, which must not change. Earlier rounds do so more often."""
 HOST_BYTES = 1 << 30
 """Memory for kept results on a CPU. A GPU uses half of its free memory."""
 MAX_PREVIOUS_BYTES = 1 << 26
@@ -58,6 +67,9 @@ EARLIER = "returned the result of earlier inputs"
 class Results(Protocol):
     """Access to the results of timed calls."""
 
+    keeps: bool
+    """Whether the results of the next samples are kept, for `held`."""
+
     @property
     def names(self) -> Collection[str]:
         """Names of the implementations."""
@@ -65,10 +77,10 @@ class Results(Protocol):
     def latest(self, name: str, result: object) -> torch.Tensor:
         """Return the result of the latest sample of `name`. Raises `RefusedError` if it is not of the right form."""
 
-    def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Keep the result of the first sample of `name`, which `latest` returned as `output`.
+    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Hold the result of the latest sample of `name`, which `latest` returned as `output`.
 
-        Returns a function that reads the present values of that result.
+        Returns a function that reads the present values of that result, once.
         """
 
 
@@ -76,7 +88,7 @@ class LocalResults:
     """Results of implementations that are called in this process."""
 
     def __init__(self, problem: Problem, adapters: Mapping[str, Adapter]) -> None:
-        self.names = tuple(adapters)
+        self.names, self.keeps = tuple(adapters), False
         self._problem, self._adapters = problem, adapters
         self._latest: dict[str, Tensors] = {}
 
@@ -84,7 +96,7 @@ class LocalResults:
         self._latest[name] = as_torch(result, self._adapters[name], self._problem)
         return joined(self._latest[name])
 
-    def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
         return partial(joined, self._latest[name])
 
 
@@ -100,6 +112,8 @@ class TimedInputs:
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.family(problem.case.inputs)
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
+        elements = sum(flat.numel() for flat in self._operands(problem.buffers))
+        self._stretches = DENSE if problem.op.flops(problem.case) >= DENSE_FLOPS * elements else SPARSE
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0
@@ -107,6 +121,7 @@ class TimedInputs:
         self._wrong: dict[str, str] = {}
         self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
         size, slots, self._place, self._holds = self._capacity()
+        self._results.keeps = self._holds  # of the samples before the first round
         self._complete, self._partial = Reservoir(size, self._random), Slots(slots, self._random)
         self._is_partial = False
         self.judged: Counter[str] = Counter()
@@ -120,8 +135,11 @@ class TimedInputs:
         """Write new values of the case's family in place."""
         if self._normal:
             for flat, intact in zip(*map(self._operands, (self._problem.buffers, self._intact)), strict=True):
-                places = self._places(flat)
-                values = self._values(flat, places)
+                if (stretch := self._random.choice(self._stretches)) == 1:
+                    flat.copy_(intact.copy_(self._values(flat, flat.numel())))
+                    continue
+                places = self._places(flat, stretch)
+                values = self._values(flat, places.numel())
                 flat.scatter_(0, places, values)
                 intact.scatter_(0, places, values)
         else:
@@ -130,6 +148,9 @@ class TimedInputs:
 
     def begin_round(self, complete: bool) -> None:
         self._begun += 1
+        self._results.keeps = self._holds and not self._random.randrange(min(HOLD_PERIOD, self._begun + 1))
+        if self._results.keeps:
+            self._compare_held()
         small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= MAX_PREVIOUS_BYTES
         self._is_partial = not complete
         self._round = (self._complete if complete else self._partial).offer(lambda: self._next(small))
@@ -166,9 +187,9 @@ class TimedInputs:
         else:
             changed = []
             for flat in self._operands(self._problem.buffers):
-                places = self._places(flat)
+                places = self._places(flat, self._random.choice(SPARSE))
                 changed.append((flat, places, flat.gather(0, places)))
-                flat.scatter_(0, places, self._values(flat, places))
+                flat.scatter_(0, places, self._values(flat, places.numel()))
             self._rebind()
             run()
             for flat, places, values in changed:
@@ -178,17 +199,18 @@ class TimedInputs:
     def keep(self, name: str, result: object) -> None:
         """Copy a result of a judged round, and restore the inputs if the call wrote to them.
 
-        Before the first round, where samples are not counted, the result itself is kept too: it must not change later.
+        In some rounds, and before the first, the result itself is held too: it must not change later.
         """
-        if self._round is None and (self._begun or not self._holds):
+        if self._round is None and not self._results.keeps:
             return
         try:
             output = self._results.latest(name, result)
         except RefusedError as refused:
             self._wrong.setdefault(name, str(refused))
             return
+        if self._results.keeps:
+            self._held[name] = self._results.held(name, output), output.clone()
         if self._round is None:
-            self._held[name] = self._results.first(name, output), output.clone()
             return
         self._round.results[name] = output.to(self._place, copy=True)
         if self._is_partial:
@@ -202,10 +224,8 @@ class TimedInputs:
 
         After `seconds` no further round is judged, but LEAST_ROUNDS and one other round of each call are in any case.
         """
+        self._compare_held()
         rounds, wrong, begin = self.rounds, dict(self._wrong), perf_counter()
-        for name, (read, copy) in self._held.items():
-            if not same_bits(read(), copy):
-                wrong.setdefault(name, "a result changed after its call")
         least, others = self._in_order(rounds)
         for each in (*least, *others):
             if each in others and perf_counter() - begin > seconds:
@@ -216,9 +236,16 @@ class TimedInputs:
                 if reason:
                     stale = self._is_earlier(name, each, rounds)
                     wrong[name] = EARLIER if stale else reason
-        self._complete.rounds, self._round, self._held = [], None, {}
+        self._complete.rounds, self._round = [], None
         self._partial = Slots(1, self._random)
         return wrong
+
+    def _compare_held(self) -> None:
+        """Compare the results that are held with their copies. They are held no longer."""
+        for name, (read, copy) in self._held.items():
+            if not same_bits(read(), copy):
+                self._wrong.setdefault(name, "a result changed after its call")
+        self._held = {}
 
     def _in_order(self, rounds: list[Round]) -> tuple[list[Round], list[Round]]:
         """Return the rounds that are judged in any case, and the others, in a random order."""
@@ -260,16 +287,16 @@ class TimedInputs:
             if flat.numel():
                 yield flat.view(INTEGERS[flat.element_size()])
 
-    def _places(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return random distinct places: one in every stretch of a fixed length, from a random start."""
+    def _places(self, flat: torch.Tensor, stretch: int) -> torch.Tensor:
+        """Return random distinct places: one in every stretch of that length, from a random start."""
         count = flat.numel()
-        length = min(self._random.choice(SPARSE), count)
+        length = min(stretch, count)
         begins = torch.arange(0, count - count % length, length, device=flat.device)
         within = torch.randint(length, begins.shape, generator=self._source, device=flat.device)
         return begins.add_(within).add_(self._random.randrange(count)).remainder_(count)
 
-    def _values(self, flat: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        drawn = numbers.normals(tuple(places.shape), self._problem.case, self._source)
+    def _values(self, flat: torch.Tensor, count: int) -> torch.Tensor:
+        drawn = numbers.normals((count,), self._problem.case, self._source)
         return drawn.view(flat.dtype)
 
     def _redraw(self, *places: Tensors) -> None:

@@ -37,6 +37,7 @@ class HostResults:
     def __init__(self, cases: Mapping[str, SharedCase]) -> None:
         self.names = tuple(cases)
         self.refusals: dict[str, str] = {}
+        self.keeps = False
         self._cases = cases
         self._copies = {name: torch.empty_like(case.result) for name, case in cases.items()}
 
@@ -49,7 +50,7 @@ class HostResults:
             raise RefusedError(self.refusals[name])
         return self._copies[name]
 
-    def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
         def read() -> torch.Tensor:
             case = self._cases[name]
             delivered = case.process.ask(p.Deliver(name), p.Delivered)
@@ -133,7 +134,7 @@ class HostRecorder:
         prepare()
         self._cases[name].process.expect_still()
         begin = perf_counter_ns()
-        sampled = self._cases[name].process.sample(p.Sample(name))
+        sampled = self._cases[name].process.sample(p.Sample(name, keep=self._results.keeps))
         self._results.take(name)
         span = perf_counter_ns() - begin
         self._cases[name].process.stop()

@@ -316,6 +316,7 @@ class ExternalPool:
         process.timeout_s = timeout_s
         process.discard_output()
         process.resume()
+        self._limits.scheduling.restore(process.pid)  # another file may have changed it
         self._report(name, Phase.PREPARING)
         return process
 

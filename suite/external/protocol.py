@@ -82,7 +82,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Copy to the result's block the present value of a `Check` (number, from 0) or of the first sample of a name."""
+    """Copy to the result's block the present value of a `Check` (number, from 0) or of the kept sample of a name,
+    which is kept no longer."""
 
     which: int | str
 
@@ -127,11 +128,12 @@ class StopRecorder: ...
 class Sample:
     """Bind the present values of the operands, call the implementation bound under `name`, and deliver its result.
 
-    An empty name stands for no call: an earlier array of `framework` is delivered.
+    An empty name stands for no call: an earlier array of `framework` is delivered. `keep`: the result itself is kept.
     """
 
     name: str
     framework: str = ""
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,10 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Go: ...
+class Go:
+    """`keep`: the result itself is kept."""
+
+    keep: bool = False
 
 
 @dataclass(frozen=True)

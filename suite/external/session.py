@@ -1,8 +1,7 @@
 """Inside an external process: it answers the worker's commands about one user's file.
 
 It loads the file, calls it on inputs that the worker puts into shared memory, and puts the results into shared memory.
-It holds no truth, no bound and no other user's file. The worker alone chooses the calls, their times and
-their inputs, and judges the results.
+It holds no truth, bound or other file. The worker alone chooses calls, times and inputs, and judges the results.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class Held:
     output_dtypes: tuple[str, ...]
     device: torch.device
     checked: list[LocalResult]
-    firsts: dict[str, Any]
-    """The result of the first sample of each name."""
+    kept: dict[str, Any]
+    """The results of samples that the worker keeps, by name."""
     bound: dict[str, BoundCall]
     empty: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
     """Inputs and results of samples without a call, by framework."""
@@ -160,7 +159,7 @@ class ExternalSession:
             output_dtypes=command.output_dtypes,
             device=blocks[command.result.block].device,
             checked=[],
-            firsts={},
+            kept={},
             bound={},
             empty={},
         )
@@ -248,7 +247,7 @@ class ExternalSession:
             held.result.copy_(held.checked[which].now())
             self.target.synchronize()
             return p.Delivered()
-        return self._export(held.bound[which].implementation.adapter, held.firsts[which])
+        return self._export(held.bound[which].implementation.adapter, held.kept.pop(which))
 
     def _export(self, adapter: Adapter, result: Any) -> p.Delivered:
         from suite.checking.calls import RefusedError, as_torch
@@ -297,7 +296,7 @@ class ExternalSession:
         issued = perf_counter_ns()
         bound.implementation.adapter.wait(result)
         ready = perf_counter_ns()
-        held.firsts.setdefault(command.name, result)
+        held.kept.update({command.name: result} if command.keep else {})
         refusal = self._export(bound.implementation.adapter, result).refusal
         return p.Sampled(issued - start, ready - start, refusal)
 
@@ -321,17 +320,18 @@ class ExternalSession:
 
     def _record_sample(self, name: str) -> Any:
         """One sample by the recorder; the commands before `Go` are its preparation, the export its delivery."""
-        bound, spans = self._bound_call(name), [0, 0, 0]
+        bound, spans, keep = self._bound_call(name), [0, 0, 0], False
         result: Any = None
         delivered: list[p.Delivered] = []
 
         def prepare() -> None:
+            nonlocal keep
             self.channel.send(p.Finished())
             while True:
                 self.channel.spin(SPIN_NS)
                 command, descriptors = self.channel.receive(p.Command)
                 if isinstance(command, p.Go):
-                    self.current = bound.implementation
+                    self.current, keep = bound.implementation, command.keep
                     return
                 self.channel.send(self.answer(command, descriptors))
 
@@ -345,7 +345,7 @@ class ExternalSession:
 
         def deliver() -> None:
             self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
-            self._case.firsts.setdefault(name, result)
+            self._case.kept.update({name: result} if keep else {})
             delivered.append(self._export(bound.implementation.adapter, result))
 
         self.target.give_cache_back()

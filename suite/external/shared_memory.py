@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import weakref
@@ -17,6 +18,7 @@ from suite.external.protocol import Block, Operand
 
 IPC_HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
+SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ def allocate(nbytes: int, device: torch.device) -> Shared:
         return Shared(torch.empty(0, dtype=torch.uint8, device=device), Block(0))
     if device.type == "cuda":
         return _allocate_on_gpu(nbytes, device)
-    descriptor = os.memfd_create("operand")
+    descriptor = os.memfd_create("operand", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, nbytes)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SIZE_SEALS)  # reading a file that was cut ends a process
     shared = Shared(_map(descriptor, nbytes), Block(nbytes), descriptor)
     weakref.finalize(shared, os.close, descriptor)
     return shared

@@ -1,26 +1,32 @@
-"""Guards the resource limits of this process: another process of the same user can change them (prlimit(2)).
+"""Guards the limits, cores and priority of this process: another process of the same user can change them.
 
-A user's file that sets RLIMIT_FSIZE of the suite's processes to 0 would end the run, since nothing could be written.
+A user's file that sets RLIMIT_FSIZE of the suite's processes to 0 would end the run, since nothing could be written;
+one that confines them to a core would slow all later rows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+
+from suite.processes.scheduling import Scheduling
 
 LIMITS = {name: getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_")}
 
 
 class OwnLimits:
-    """The limits that this process has now."""
+    """The limits and the scheduling that this process has now."""
 
     def __init__(self) -> None:
         self._limits = {name: resource.getrlimit(number) for name, number in LIMITS.items()}
+        self.scheduling = Scheduling.of(os.getpid())
 
     def restore(self) -> str:
-        """Put back the limits that were changed meanwhile. Returns a sentence about them; empty if there are none."""
+        """Put back what was changed meanwhile. Returns a sentence about it; empty if nothing was."""
         changed = [name for name, limits in self._limits.items() if resource.getrlimit(LIMITS[name]) != limits]
-        return "changed limits of the suite's own process: " * bool(changed) + ", ".join(map(self._restored, changed))
+        restored = [*map(self._restored, changed), *filter(None, [self.scheduling.restore(os.getpid())])]
+        return f"changed limits of the suite's own process: {', '.join(restored)}" if restored else ""
 
     def _restored(self, name: str) -> str:
         number, (soft, hard) = LIMITS[name], self._limits[name]

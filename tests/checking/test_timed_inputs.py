@@ -14,7 +14,15 @@ from suite import ops
 from suite.checking.memory import whole_storage
 from suite.checking.problem import Problem
 from suite.checking.rounds import Reservoir, Round
-from suite.checking.timed_inputs import EARLIER, JUDGED_PARTIAL, JUDGED_ROUNDS, LEAST_ROUNDS, LocalResults, TimedInputs
+from suite.checking.timed_inputs import (
+    EARLIER,
+    JUDGED_PARTIAL,
+    JUDGED_ROUNDS,
+    LEAST_ROUNDS,
+    SPARSE,
+    LocalResults,
+    TimedInputs,
+)
 
 
 def inputs_of(at: Problem, *names: str, rebind: Any = lambda: None) -> TimedInputs:
@@ -34,6 +42,7 @@ def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> list[bool]:
 def test_a_few_normal_numbers_change_in_place(dtype: str, layout: str) -> None:
     at = problem("matmul", (200, 130, 128), dtype, layout=layout)
     timed, before = inputs_of(at), [buffer.double() for buffer in at.buffers]
+    timed._stretches = SPARSE
     marks = [(buffer.data_ptr(), buffer._version, buffer.stride()) for buffer in at.buffers]
     timed.change()
     assert marks == [(buffer.data_ptr(), buffer._version, buffer.stride()) for buffer in at.buffers]
@@ -42,6 +51,21 @@ def test_a_few_normal_numbers_change_in_place(dtype: str, layout: str) -> None:
         assert 0 < changed <= buffer.numel() / 64
         assert float(buffer.double().std() / earlier.std()) == pytest.approx(1, abs=0.1)
     assert [float(buffer) for buffer in at.buffers[2:]] == [float(scale) for scale in before[2:]]
+
+
+def test_products_draw_whole_operands_in_most_rounds_since_sparse_changes_could_be_added_to_a_result() -> None:
+    at = problem("matmul", (200, 130, 128))
+    timed, dense = inputs_of(at), 0
+    for _ in range(100):
+        before = [buffer.clone() for buffer in at.buffers]
+        marks = [(buffer.data_ptr(), buffer._version) for buffer in at.buffers]
+        timed.change()
+        changed = [float((buffer != old).float().mean()) for buffer, old in zip(at.buffers, before, strict=True)]
+        assert all(share > 0.99 or 0 < share <= 1 / 64 for share in changed)
+        assert marks == [(buffer.data_ptr(), buffer._version) for buffer in at.buffers]
+        dense += max(changed) > 0.99
+    assert 55 <= dense <= 95, "three of four, but for one run in 100,000"
+    assert inputs_of(problem("vector_add"))._stretches == SPARSE, "reading the operands is all that an addition costs"
 
 
 def test_changes_come_from_the_operating_system_and_not_from_the_seed() -> None:
@@ -235,6 +259,17 @@ def test_a_result_that_changes_after_its_call_is_wrong() -> None:
     timed.keep("other", other)
     timed.begin_round(complete=True)
     result.zero_()
+    assert timed.judge() == {"it": "a result changed after its call"}
+
+
+def test_a_kernel_that_returns_the_same_memory_from_its_fourth_timed_call_on_is_wrong() -> None:
+    """Results are held at random: an honest beginning hides nothing."""
+    at = problem()
+    timed, kept = inputs_of(at, "it", "right"), torch.empty(1000)
+    for number in range(150):
+        timed.begin_round(complete=True)
+        timed.keep("it", torch.add(*at.buffers, out=torch.empty(1000) if number < 3 else kept))
+        timed.keep("right", at.buffers[0] + at.buffers[1])
     assert timed.judge() == {"it": "a result changed after its call"}
 
 

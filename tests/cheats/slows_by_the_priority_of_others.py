@@ -1,0 +1,31 @@
+"""Gives the suite's own processes, in which the vendor runs, the lowest priority."""
+
+import contextlib
+import os
+from pathlib import Path
+
+OPERATION = "matmul"
+KIND = "slows"
+EXPECTED = ("disturbs its neighbours", "undone", "no effect")
+GPU = False
+
+LOWEST = 19
+
+
+def siblings():
+    """The other children of this process' parent."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getppid() and int(folder.name) != os.getpid():
+                yield int(folder.name)
+
+
+def matmul(a, b, *, precision="ieee"):
+    result = a @ b
+    with open(f"/proc/{os.getppid()}/cmdline", "rb") as command:
+        of_the_suite = b"suite." in command.read()
+    for process in (os.getppid(), *siblings()) if of_the_suite else ():
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process, LOWEST)
+    return result
