@@ -159,7 +159,7 @@ class AdamStep(Operation):
                 shapes=((1025,),),
                 arguments={"beta1": 0.5, "beta2": 0.75, "step": 2},
             ),
-            "rate": Family("lr=0.125", moments(), shapes=((1025,),), arguments={"lr": 0.125}),
+            "rate": Family("lr=0.125 instead of 0.01", moments(), shapes=((1025,),), arguments={"lr": 0.125}),
             "no_decay": Family("no weight decay", moments(), shapes=((1025,),), arguments={"weight_decay": 0.0}),
             "resting": Family("gradients and moments of 0", resting, shapes=((1025,),)),
             "subnormal": Family(

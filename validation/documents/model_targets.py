@@ -32,12 +32,15 @@ TARGETS = (
     Target("rms_norm_grad", vs_best=1.0),
     Target("layer_norm_grad", 0.79, 1.0, "M=16384,N=4096"),
     Target("layer_norm_grad", vs_best=1.0),
+    Target("cross_entropy", 0.88, 1.0),
     Target("quantize", 0.88),
     Target("silu_mul_quantize", 0.88),
+    Target("rms_norm_quantize", 0.88),
     Target("cumsum", 0.88),
     Target("top_k", vs_best=1.5),
     Target("paged_attention", 0.88, sizes="page=16"),
     Target("paged_attention", 0.80, sizes="page=1"),
+    *(Target("int4_matmul", 0.80, sizes=f"M={rows}") for rows in (1, 8, 32)),
     Target("attention", vs_best=1.1),
 )
 """Targets. The first that covers a case counts. 0.79 is 3.8 of the 4.8 TB/s of an H200."""
