@@ -30,6 +30,7 @@ def one_rank(rank: int, ranks: int, meeting: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow(seconds=60)
 def test_two_ranks_agree_under_the_checks(tmp_path: Path) -> None:
     for name, how in CALLS:
