@@ -86,8 +86,10 @@ def combinations(*, on_gpu: bool) -> list[Combination]:
 
 
 def parts(row: Combination) -> set[tuple[str, object]]:
-    """What `make test` covers: each implementation with all dtypes and all options; in Triton and CUDA each with all
-    inputs, in other frameworks any of its implementations."""
+    """The parts that `make test` covers: each implementation with all dtypes and all options.
+
+    Each in Triton and CUDA also with all inputs; in another framework any of its implementations.
+    """
     framework = row.implementation.partition("/")[0]
     runner = row.implementation if framework in ("triton", "cuda") else framework
     return {(row.implementation, row.dtype), (row.implementation, row.choice), (runner, row.inputs)}
