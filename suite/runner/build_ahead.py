@@ -1,7 +1,8 @@
 """Builds, before a run, the code that the run needs: CUDA sources, Triton kernels, and XLA programs of telling cases.
 
-As many processes build as there are cores. The run then finds the results in the compilers' caches. While they build,
-nothing is timed and no configuration is chosen. A marker in the cache folder records each finished build, so that a
+As many processes build as there are cores, and a build waits until the device's memory holds its operands beside
+those of the others. The run then finds the results in the compilers' caches. While they build, nothing is timed and no
+configuration is chosen. A marker in the cache folder records each finished build, so that a
 later run skips it. A build that fails here fails again when its row is checked, and that row reports the error.
 XLA programs are built for the telling cases alone, because these are never timed.
 """
@@ -12,9 +13,10 @@ import hashlib
 import json
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,6 +48,11 @@ class Build:
     cases: tuple[Case, ...]
     implementation: Implementation
     telling: Telling = "no"
+
+    @property
+    def bytes(self) -> int:
+        """Device memory for the operands of a call, and as much for its intermediate results."""
+        return max(int(2 * ops.operation(case).bytes(case)) for case in self.cases)
 
     def digest(self, device_name: str, sources: str) -> str:
         """The name of the build's marker: a hash of everything that the result depends on, except the compilers."""
@@ -106,30 +113,57 @@ def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Cal
         marker = folder / build.digest(pool.device.name, sources[build.implementation.adapter.folder])
         if not marker.exists():
             pending.put((build, marker))
-            largest, count = max(largest, *(2 * ops.operation(case).bytes(case) for case in build.cases)), count + 1
-    processes = min(count, _processes(pool, largest))
+            largest, count = max(largest, build.bytes), count + 1
+    room = _Room(hardware.memory_bytes(pool.device.type, pool.device.index))
+    processes = min(count, host.cores(), room.processes(largest))
     if count < MIN_BUILDS or processes < 2:
         return
     on_begin(f"building {count} kernels ahead, {processes} at a time")
-    _build_all(pending, pool, processes, options)
+    _build_all(pending, pool, room, processes, options)
 
 
-def _processes(pool: Pool, largest_bytes: int) -> int:
-    """The number of processes: one for each core, fewer if the device's memory holds fewer."""
-    free = hardware.memory_bytes(pool.device.type, pool.device.index)
-    fit = host.cores() if free is None else free // (largest_bytes + PROCESS_BYTES)
-    return int(min(host.cores(), fit))
+class _Room:
+    """The memory of a device that several builds share. A size of None is unknown, and limits nothing."""
+
+    def __init__(self, free_bytes: int | None) -> None:
+        self._free, self._changed = sys.maxsize if free_bytes is None else free_bytes, threading.Condition()
+
+    def processes(self, largest_bytes: int) -> int:
+        """How many processes fit beside the operands of the largest build."""
+        return max(0, self._free - largest_bytes) // PROCESS_BYTES
+
+    def reserve(self, processes: int) -> None:
+        """Take the memory of processes that hold it until the end."""
+        self._free -= processes * PROCESS_BYTES
+
+    @contextmanager
+    def holding(self, count: int) -> Iterator[None]:
+        """Wait until `count` bytes are free, and hold them."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= count)
+            self._free -= count
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += count
+                self._changed.notify_all()
 
 
-def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processes: int, options: Options) -> None:
+def _build_all(
+    pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, room: _Room, processes: int, options: Options
+) -> None:
     workers: list[Worker] = []
     threads: list[threading.Thread] = []
     try:
         with suppress(WorkerDiedError):
             for _ in range(processes):
                 workers.append(pool.start())
+        room.reserve(len(workers))
         for worker in workers:
-            threads.append(threading.Thread(target=_build_from_queue, args=(worker, pending, options), daemon=True))
+            threads.append(
+                threading.Thread(target=_build_from_queue, args=(worker, pending, room, options), daemon=True)
+            )
             threads[-1].start()
         for thread in threads:
             while thread.is_alive():
@@ -141,13 +175,16 @@ def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, proce
             thread.join()
 
 
-def _build_from_queue(worker: Worker, pending: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
+def _build_from_queue(
+    worker: Worker, pending: queue.SimpleQueue[tuple[Build, Path]], room: _Room, options: Options
+) -> None:
     """Let one worker take builds from the queue until the queue is empty or the worker dies."""
     with suppress(WorkerDiedError, OSError, ValueError, queue.Empty):
         while True:
             build, marker = pending.get_nowait()
             try:
-                _build(worker, build, options)
+                with room.holding(build.bytes):
+                    _build(worker, build, options)
             finally:
                 marker.touch()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,9 @@ from typing import Any
 import pytest
 from scripted_worker import CPU, H200
 
+from suite import ops
 from suite.hardware.device import Device
-from suite.runner.build_ahead import build_ahead, builds
+from suite.runner.build_ahead import PROCESS_BYTES, build_ahead, builds
 from suite.runner.options import Options
 from suite.runner.plan import plan
 from suite.runner.selection import Selection
@@ -139,3 +142,26 @@ def test_an_interruption_ends_the_processes() -> None:
     with pytest.raises(KeyboardInterrupt):
         ahead(pool)
     assert [worker.closed for worker in pool.workers] == [True, True]
+
+
+def test_builds_wait_for_memory_and_small_ones_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large build among small ones lowers the number of processes by its own operands only."""
+    sizes = {build.bytes for build in builds(jobs(), FakePool(lambda request: None), Options(CPU))}  # type: ignore[arg-type]
+    monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: max(sizes) + 3 * PROCESS_BYTES)
+    held, most, lock = 0, 0, threading.Lock()
+
+    def answer(request: BuildRequest) -> BuildReply:
+        nonlocal held, most
+        need = 2 * ops.operation(request.case).bytes(request.case)
+        with lock:
+            held += need
+            most = max(most, held)
+        time.sleep(0.002)
+        with lock:
+            held -= need
+        return BuildReply(covered=True)
+
+    pool = FakePool(answer)
+    (said,) = ahead(pool)
+    assert said.endswith("3 at a time")
+    assert most <= max(sizes)
