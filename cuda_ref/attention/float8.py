@@ -64,8 +64,9 @@ def attention(
 def config(
     q: Tensor, k: Tensor, v: Tensor, *scales: Tensor, causal: bool = False, sm_scale: float | None = None
 ) -> str:
-    """Queries of a tile and keys of a step, as in `float8 128x128`; empty without queries or keys."""
+    """The kernels, with queries of a tile and keys of a step, as in `transpose_values; float8 128x192`; empty without
+    queries or keys."""
     if q.numel() == 0 or k.numel() == 0:
         return ""
     BLOCK_M, BLOCK_N = TILES[q.shape[3]][causal]
-    return f"float8 {BLOCK_M}x{BLOCK_N}{copied(q, k, v)}"
+    return f"transpose_values; float8 {BLOCK_M}x{BLOCK_N}{copied(q, k, v)}"

@@ -105,7 +105,7 @@ def test_tiles_are_those_of_the_kernel() -> None:
 
 def test_auto_chooses_it_for_float8() -> None:
     q = torch.zeros(1, 1, 5, 64, dtype=torch.float8_e4m3fn)
-    assert auto.config(q, q, q, *3 * [torch.tensor(1.0)]) == config(q, q, q) == "float8 192x128"
+    assert auto.config(q, q, q, *3 * [torch.tensor(1.0)]) == config(q, q, q) == "transpose_values; float8 192x128"
 
 
 def test_what_is_refused() -> None:
