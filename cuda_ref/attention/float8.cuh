@@ -5,11 +5,25 @@
 #include "attention/hopper.cuh"
 #include "common/mma.cuh"
 
-constexpr int TRANSPOSING_WARPS = 2;
+constexpr int TRANSPOSING_WARPS = 4, TRANSPOSED = 128;  // TRANSPOSED: keys of a block that transposes
 
-// Transposes a block of values from rows of keys to rows of columns, both in boxes of 128 swizzled bytes. Place
-// 16 h + 4 c + 2 b + i of 32 keys gets key 16 h + 8 b + 2 c + i. A warp has every second group of 16 columns.
-template <typename P>
+struct ValueMaps {
+    CUtensorMap rows, columns;
+};
+
+template <int D>
+bool encode_values(ValueMaps* maps, const Heads& heads, uint8_t* columns, int64_t B, int blocks) {
+    const int64_t H_kv = heads.H / heads.G, keys = int64_t(blocks) * TRANSPOSED;
+    const HeadStrides& strides = heads.v_strides;
+    return encode_tensor_map<4>(&maps->rows, TENSOR_MAP_TYPE<Float8>, 1, heads.v, {D, heads.S_k, H_kv, B},
+                                {strides.row, strides.head, strides.batch}, {TRANSPOSED, 1, 1}) &&
+           encode_tensor_map<4>(&maps->columns, TENSOR_MAP_TYPE<Float8>, 1, columns, {keys, D, H_kv, B},
+                                {keys, D * keys, H_kv * D * keys}, {D, 1, 1});
+}
+
+// Transposes TRANSPOSED rows of D values to D rows of keys, both in boxes of 128 swizzled bytes. Place 16 h + 4 c + 2 b
+// + i of 32 keys gets key 16 h + 8 b + 2 c + i. Each warp has 16 columns at a time.
+template <int D>
 __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int warp) {
     const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
     // Lanes of the upper half swap the two columns of a pair: the rows of a stored matrix then cover all banks.
@@ -17,16 +31,15 @@ __device__ __forceinline__ void transpose(const char* rows, uint32_t to, int war
     const int column = 16 * warp + 2 * row + (row / 4 ^ matrix % 2);  // of this lane's row of a stored matrix
     const int from = lane * ROW_BYTES + (warp ^ row) * 16, at = column * ROW_BYTES + (matrix / 2 ^ column % 8) * 16;
 #pragma unroll
-    for (int group = 0; group < P::D / 16; group += TRANSPOSING_WARPS) {
-        const char* const keys = rows + group / 8 * P::BLOCK_N * ROW_BYTES + (from ^ group % 8 * 16);
+    for (int group = 0; group < D / 16; group += TRANSPOSING_WARPS) {
+        const char* const keys = rows + group / 8 * TRANSPOSED * ROW_BYTES + (from ^ group % 8 * 16);
 #pragma unroll
-        for (int key = 0; key < P::BLOCK_N; key += 32) {
+        for (int key = 0; key < TRANSPOSED; key += 32) {
             uint32_t x[4];  // x[2 h + b]: keys 16 h + 8 b + 2 c + {0, 1} of columns 2 g, 2 g + 1, with g = lane / 4
             ldmatrix_x4<true>(x, keys + key * ROW_BYTES);
             const uint32_t y[] = {__byte_perm(x[0], x[1], even), __byte_perm(x[0], x[1], odd),
                                   __byte_perm(x[2], x[3], even), __byte_perm(x[2], x[3], odd)};
-            const int box = key / ROW_BYTES * P::D, chunk = key % ROW_BYTES / 16;
-            stmatrix_x4(to + (box + group * 16) * ROW_BYTES + (at ^ chunk * 16), y);
+            stmatrix_x4(to + group * 16 * ROW_BYTES + (at ^ key), y);
         }
     }
 }
@@ -88,19 +101,13 @@ struct Float8Softmax {
     }
 };
 
-// Rounds the weights of neighbouring columns to pairs of float8 numbers.
-template <int COUNT>
-__device__ __forceinline__ void round_to_pairs(uint16_t (&pairs)[COUNT / 2], const float (&p)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) pairs[i] = rounded_float8_pair(p[2 * i], p[2 * i + 1]);
-}
-
 // The left operand: register 2 h + r of 32 keys has keys 16 h + 8 b + 2 c + {0, 1}, for b = 0 and 1, of row r.
 template <int COUNT>
-__device__ __forceinline__ void join_pairs(uint32_t (&weights)[COUNT], const uint16_t (&pairs)[2 * COUNT]) {
+__device__ __forceinline__ void round_to_weights(uint32_t (&weights)[COUNT / 4], const float (&p)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        weights[i] = joined(pairs[i / 2 * 4 + i % 2], pairs[i / 2 * 4 + i % 2 + 2]);
+    for (int i = 0; i < COUNT / 4; ++i) {
+        const int at = i / 2 * 8 + i % 2 * 2;
+        weights[i] = joined(rounded_float8_pair(p[at], p[at + 1]), rounded_float8_pair(p[at + 4], p[at + 5]));
     }
 }
 

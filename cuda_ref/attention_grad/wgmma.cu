@@ -326,8 +326,8 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
     if (error != cudaSuccess) return error;
     const dim3 rounding(unsigned(std::min(tiles, TOGETHER * multiprocessor_count())));
     const cudaError_t ended =
-        launch_early(finish<T, P, CAUSAL, WINDOW>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles,
-                     window);
+        launch_early(finish<T, P, CAUSAL, WINDOW>, rounding, CONSUMERS * WARPGROUP, 0, stream, record, problem, dq,
+                     tiles, window);
     if (ended != cudaSuccess || problem.parts == 1) return ended;
     const int key_heads = problem.key_heads / problem.parts;
     const int64_t head_quads = int64_t(problem.S_k) * P::D / 4;

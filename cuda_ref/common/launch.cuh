@@ -47,13 +47,14 @@ int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, siz
 
 // Launches a kernel that may begin before the previous kernel in the stream has ended: see start_next_kernel.
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+cudaError_t launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                          LaunchRecord* record, Arguments... arguments) {
-    record->set(grid, block);
+    record->set(grid, block, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
-    const cudaLaunchConfig_t config = {grid, block, 0, stream, &attribute, 1};
+    const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, 1};
     cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
     return cudaGetLastError();
 }

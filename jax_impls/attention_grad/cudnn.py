@@ -28,6 +28,18 @@ FILLED = 256.0
 """Largest number of a float8 tensor after its scaling. float8_e4m3fn reaches 448."""
 LEAST = 2.0**-100
 """The smallest number that a scale is divided by: that of a tensor of zeros."""
+READ_AS = {
+    "descale_o": "descale_s",
+    "descale_dO": "descale_o",
+    "descale_s": "descale_dO",
+    "scale_dQ": "scale_dP",
+    "scale_dK": "scale_dQ",
+    "scale_dV": "scale_dK",
+    "scale_dP": "scale_dV",
+}
+"""What XLA takes a factor of the backward kernel for, by the name under which JAX passes it: JAX's lowering
+(`_dot_product_attention_fp8_bwd_cuda_lowering`) and XLA's graph (`GetCudnnFlashAttentionBackwardF8OperationGraph`) have
+the factors in two orders, in jax 0.11.2."""
 
 Queries = Float[Array, "B H S_q D"]
 Keys = Float[Array, "B H_kv S_k D"]
@@ -55,10 +67,10 @@ def attention_grad(
     gradient 0.
 
     float8_e4m3fn: q, k, v and do are each multiplied by a scale, and the gradients of the scaled operands are bfloat16.
-    D is 128, S_q and S_k are multiples of 128; masks are cuDNN's own, causal with S_q = S_k. cuDNN rounds o, p, ds and
-    the gradients to float8, with factors that it must be given. The gradients' follow from their largest numbers, which
-    cuDNN's backward kernel returns: it runs twice, first for these. `config` names both differences from the other
-    lines.
+    D is 128, S_q and S_k are multiples of 128; masks are cuDNN's own, causal with S_q = S_k. cuDNN rounds o, p,
+    sm_scale ds and the gradients to float8, with factors that it must be given. The gradients' follow from their
+    largest numbers, which cuDNN's backward kernel returns: it runs twice, first for these. `config` names both
+    differences from the other lines.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU, and for
     other shapes and masks in float8.
@@ -74,12 +86,12 @@ def attention_grad(
         return tuple(jnp.zeros(x.shape, jnp.bfloat16) for x in (q, k, v))  # type: ignore[return-value]
     scale = 1.0 / math.sqrt(q.shape[3]) if sm_scale is None else sm_scale
     given = scale, causal, AttentionLayout.BNTH.value, check_cudnn_version()
-    parameters = float8_parameters(scale_q, scale_k) | factors("dP", FILLED / largest_ds(v, do))
+    parameters = float8_parameters(scale_q, scale_k) | factors("dP", FILLED / (abs(scale) * largest_ds(v, do)))
     _, kept = _dot_product_attention_fp8_fwd_rule(q, k, v, parameters, *given)
     *of_forward, _ = kept
 
     def backward(parameters: dict[str, jax.Array]) -> tuple[Any, ...]:
-        given_again = *of_forward, [parameters[key] for key in fp8_params_keys_bwd]
+        given_again = *of_forward, [parameters[READ_AS.get(key, key)] for key in fp8_params_keys_bwd]
         found: tuple[Any, ...] = _dot_product_attention_fp8_bwd_rule(*given, given_again, (do,))
         return found
 
@@ -103,7 +115,7 @@ def config(q: jax.Array, *_: jax.Array, **options: object) -> str:
 
 
 def factors(name: str, scale: jax.Array) -> dict[str, jax.Array]:
-    """cuDNN's factor of a tensor before its rounding to float8; that of dP is a factor of ds, and has an inverse."""
+    """cuDNN's factor of a tensor before its rounding to float8; that of dP, which is sm_scale ds, has an inverse."""
     scale = jnp.reshape(scale, (1, 1, 1, 1))
     return {f"scale_{name}": scale} | ({"descale_dP": 1.0 / scale} if name == "dP" else {})
 

@@ -24,6 +24,11 @@ from suite.checking.judge import judge  # noqa: E402
 from suite.problem.outputs import joined  # noqa: E402
 
 FLOAT8 = "float8_e4m3fn"
+READ_BY_XLA = (
+    *("descale_q", "descale_k", "descale_v", "descale_s", "descale_o", "descale_dO", "descale_dP"),
+    *("scale_s", "scale_dP", "scale_dQ", "scale_dK", "scale_dV"),
+)
+"""The factors of the backward kernel in the order of XLA's graph. JAX's is `fp8_params_keys_bwd`."""
 
 
 def product(text: str, *operands: Any) -> Any:
@@ -49,17 +54,17 @@ def forward(q: Any, k: Any, v: Any, p: Any, scale: float, causal: bool, layout: 
 def backward(
     scale: float, causal: bool, layout: int, version: int, kept: tuple[Any, ...], given: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """The gradients in float8, and the largest numbers before their rounding, of which ds is called dP."""
+    """The gradients in float8, and the largest numbers before their rounding, of which scale ds is called dP."""
     q, k, v, lse, o8, listed = kept
-    p = dict(zip(fp8_params_keys_bwd, listed, strict=True))
+    p = dict(zip(READ_BY_XLA, listed, strict=True))
     (do,) = given
     weights = jnp.exp(scores(q, k, p, scale, causal) - lse[..., None])
     dp = product("bhqd,bhkd->bhqk", do, v) * (p["descale_dO"] * p["descale_v"])
     delta = (o8.astype(jnp.float32) * do.astype(jnp.float32)).sum(-1, keepdims=True)
-    ds = weights * (dp - delta * (p["descale_o"] * p["descale_dO"]))
+    ds = scale * weights * (dp - delta * (p["descale_o"] * p["descale_dO"]))
     ds8, p8 = (ds * p["scale_dP"]).astype(q.dtype), (weights * p["scale_s"]).astype(q.dtype)
-    dq = product("bhqk,bhkd->bhqd", ds8, k) * (scale * p["descale_dP"] * p["descale_k"])
-    dk = product("bhqk,bhqd->bhkd", ds8, q) * (scale * p["descale_dP"] * p["descale_q"])
+    dq = product("bhqk,bhkd->bhqd", ds8, k) * (p["descale_dP"] * p["descale_k"])
+    dk = product("bhqk,bhqd->bhkd", ds8, q) * (p["descale_dP"] * p["descale_q"])
     dv = product("bhqk,bhqd->bhkd", p8, do) * (p["descale_s"] * p["descale_dO"])
     found = {"dQ": dq, "dK": dk, "dV": dv}
     codes = [(x * p[f"scale_{name}"]).astype(q.dtype) for name, x in found.items()]
@@ -89,6 +94,25 @@ def test_factors_give_the_definition(on_gpu: None, monkeypatch: pytest.MonkeyPat
     assert out.dtype == torch.bfloat16
     verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
     assert verdict.error_ratio < 0.5, verdict.reason
+
+
+def test_factors_are_those_of_both_orders() -> None:
+    """A JAX that passes the factors in the order of XLA needs no translation."""
+    read = dict(zip(fp8_params_keys_bwd, READ_BY_XLA, strict=True))
+    assert {slot: name for slot, name in read.items() if slot != name} == cudnn.READ_AS
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("shape", [(1, 2, 2, 256, 256, 128), (2, 8, 2, 1024, 1024, 128)], ids=str)
+def test_it_agrees_on_a_gpu(shape: tuple[int, ...], causal: bool) -> None:
+    op, adapter, device = ops.get("attention_grad"), frameworks.get("jax"), torch.device("cuda")
+    case = op.case(shape, FLOAT8, causal=causal)
+    inputs = op.make_inputs(case, 1, device)
+    found = cudnn.attention_grad(*map(adapter.to_native, inputs), causal=causal)
+    out = joined([adapter.to_torch(each).to(device) for each in found])
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+    assert verdict.error_ratio < 0.7, verdict.reason
 
 
 def test_it_is_three_calls_of_cudnn(on_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:

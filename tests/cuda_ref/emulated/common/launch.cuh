@@ -24,7 +24,7 @@ int active_clusters(int, Kernel, int, size_t) {
 }
 
 template <typename Kernel, typename... Arguments>
-cudaError_t launch_early(Kernel kernel, dim3 grid, dim3 block, cudaStream_t stream, LaunchRecord* record,
-                         Arguments... arguments) {
-    return launch_clusters(1, kernel, grid, block, 0, stream, record, arguments...);
+cudaError_t launch_early(Kernel kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                         LaunchRecord* record, Arguments... arguments) {
+    return launch_clusters(1, kernel, grid, block, shared_bytes, stream, record, arguments...);
 }

@@ -109,18 +109,19 @@ inline void bulk_add(float* to, uint32_t from, int bytes) {
         for (int i = 0; i < bytes / 4; ++i) to[i] += x[i];
     });
 }
-inline void tma_store(const CUtensorMap* map, uint32_t from, int x, int y) {
+inline void tma_store(const CUtensorMap* map, uint32_t from, int x, int y, int z, int w) {
     bulk_stores().open.push_back([=] {
         const int bytes = map->element_bytes;
         for (int row = 0; row < map->rows; ++row) {
             for (int column = 0; column < ROW_BYTES / bytes; ++column) {
-                const int64_t offset = map_offset(map, {x + column, y + row, 0, 0});
+                const int64_t offset = map_offset(map, {x + column, y + row, z, w});
                 const char* const element = swizzled(from + row * ROW_BYTES + column * bytes);
                 if (offset >= 0) memcpy(const_cast<char*>(map->base) + offset, element, bytes);
             }
         }
     });
 }
+inline void tma_store(const CUtensorMap* map, uint32_t from, int x, int y) { tma_store(map, from, x, y, 0, 0); }
 inline void tma_store_commit_group() {
     bulk_stores().groups.push_back(bulk_stores().open);
     bulk_stores().open.clear();
