@@ -268,14 +268,6 @@ inline NormDivision divide_norm_rows(int64_t packs) {
 
 constexpr size_t SCRATCH_BYTES = (sizeof(NormSums) * 2 + sizeof(float)) * WARP;  // static shared memory of the kernel
 
-// Shared memory that the current device gives to a block.
-inline size_t most_shared_bytes() {
-    int device = 0, bytes = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return size_t(bytes);
-}
-
 // Returns cudaErrorNotSupported if the rows need more shared memory than a block has.
 // dbias: null unless CENTERED. partial: (blocks blockDim.y, n) floats for each of dweight and dbias.
 template <bool CENTERED>
