@@ -19,8 +19,8 @@ LEAST_BYTES = 32768  # of a row: blocks of registers.py share a multiprocessor a
 def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps: float) -> tuple[Matrix, Matrix]:
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
-    Shapes: x and residual (M, N), weight (N,), rows of at least 32 KiB that fit the shared memory of a block, 226 KiB on
-    an H100; the outputs are contiguous.
+    Shapes: x and residual (M, N), weight (N,), rows of at least 32 KiB that fit the shared memory of a block (226 KiB
+    on an H100); the outputs are contiguous.
     Strides: each row must be contiguous and begin and end at multiples of 16 bytes. Strided vectors are copied.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is of the rounded r.
     Tail: columns beyond N are left out. Indices are int64.
