@@ -127,6 +127,14 @@ inline int multiprocessor_count() {
     return count;
 }
 
+// Shared memory that the current device gives to a block.
+inline size_t most_shared_bytes() {
+    int device = 0, bytes = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return size_t(bytes);
+}
+
 inline bool is_aligned(const void* pointer, size_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
 // Calls f with a zero of a dtype code's type: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });

@@ -79,30 +79,37 @@ struct RowsInSharedMemory {
         return sizeof(uint4) * (2 * STAGES + 1) * PACKS * block.x * block.y;
     }
 
+    // Packs beyond the last column are 0 in all stages.
     __device__ __forceinline__ RowsInSharedMemory(const RowsInTurn<T>& of) : of(of) {
+        for (int operand = 0; operand < WEIGHT; ++operand) {
+#pragma unroll
+            for (int pack = 0; pack < PACKS; ++pack) {
+                if (Row::index(pack, 0) >= of.columns) *place(operand, pack) = {0, 0, 0, 0};
+            }
+        }
 #pragma unroll
         for (int pack = 0; pack < PACKS; ++pack) {
-            place(WEIGHT, pack) = Row::load_pack({of.weight, of.columns, 1}, pack, 0.0f);
+            *place(WEIGHT, pack) = Row::load_pack({of.weight, of.columns, 1}, pack, 0.0f);
         }
         for (int i = 0; i < STAGES - 1; ++i) load(i, int64_t(of.first) + i * of.rows);
     }
 
     // A pack of x (2 stage), dy (2 stage + 1) or the weight (WEIGHT).
-    __device__ __forceinline__ uint4& place(int operand, int pack) const {
+    __device__ __forceinline__ uint4* place(int operand, int pack) const {
         extern __shared__ uint4 ring[];
-        return ring[(operand * PACKS + pack) * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x];
+        const int threads = blockDim.x * blockDim.y;
+        return ring + operand * PACKS * threads + threadIdx.y * blockDim.x + threadIdx.x + pack * threads;
     }
 
-    // Rows beyond m are not read; columns beyond the last are 0.
     __device__ __forceinline__ void load(int to, int64_t row) const {
+        if (row < of.m) {
+            const T *x = of.x + row * of.x_m + Row::index(0, 0), *dy = of.dy + row * of.dy_m + Row::index(0, 0);
 #pragma unroll
-        for (int pack = 0; pack < PACKS; ++pack) {
-            const int column = Row::index(pack, 0);
-            if (row < of.m && column < of.columns) {
-                __pipeline_memcpy_async(&place(2 * to, pack), of.x + row * of.x_m + column, 16);
-                __pipeline_memcpy_async(&place(2 * to + 1, pack), of.dy + row * of.dy_m + column, 16);
-            } else {
-                place(2 * to, pack) = place(2 * to + 1, pack) = {0, 0, 0, 0};
+            for (int pack = 0; pack < PACKS; ++pack) {
+                if (Row::index(pack, 0) >= of.columns) break;
+                const int beyond = Row::index(pack, 0) - Row::index(0, 0);
+                __pipeline_memcpy_async(place(2 * to, pack), x + beyond, 16);
+                __pipeline_memcpy_async(place(2 * to + 1, pack), dy + beyond, 16);
             }
         }
         __pipeline_commit();
@@ -117,7 +124,7 @@ struct RowsInSharedMemory {
     __device__ __forceinline__ void each(F f) const {
 #pragma unroll
         for (int pack = 0; pack < PACKS; ++pack) {
-            f(pack, place(2 * stage, pack), place(2 * stage + 1, pack), place(WEIGHT, pack));
+            f(pack, *place(2 * stage, pack), *place(2 * stage + 1, pack), *place(WEIGHT, pack));
         }
     }
 
@@ -267,14 +274,6 @@ inline NormDivision divide_norm_rows(int64_t packs) {
 }
 
 constexpr size_t SCRATCH_BYTES = (sizeof(NormSums) * 2 + sizeof(float)) * WARP;  // static shared memory of the kernel
-
-// Shared memory that the current device gives to a block.
-inline size_t most_shared_bytes() {
-    int device = 0, bytes = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return size_t(bytes);
-}
 
 // Returns cudaErrorNotSupported if the rows need more shared memory than a block has.
 // dbias: null unless CENTERED. partial: (blocks blockDim.y, n) floats for each of dweight and dbias.

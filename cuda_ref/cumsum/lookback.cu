@@ -1,17 +1,20 @@
 // y[i, j] = sum over k <= j of x[i, k], for few long rows that begin and end at multiples of 16 bytes
 //
-// Adds blocks for the parts of a row to registers.cu. x is read once: a block keeps its part in registers, publishes
-// the sum of it, and looks back for the sum of all parts before. Blocks take parts by a ticket, so that a block waits
-// only for blocks that run already. Sums are added in one order, whichever block is first, so equal inputs give equal
-// bits.
+// Adds blocks for the parts of a row to registers.cu. x is read once: a block keeps its part in shared memory, publishes
+// the sum of it, and looks back for the sum of all parts before. In registers, as floats, a part leaves room for two
+// blocks of a multiprocessor, here there are four. Blocks take parts by a ticket, so that a block waits only for blocks
+// that run already. Sums are added in one order, whichever block is first, so equal inputs give equal bits.
 //
 // Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016. There a block
 // takes the latest total that it finds. Here it takes the total of the last group of 32 parts, and the sums of the
 // parts after this group.
+#include <cuda_pipeline.h>
+
 #include "common/rows.cuh"
 #include "cumsum/prefix.cuh"
 
 constexpr int THREADS = 512, PACKS = 4, WARPS = THREADS / WARP;
+constexpr int BLOCKS = 4;  // of a multiprocessor
 using Word = unsigned long long;  // a float32 in its lower half; the upper half is 0 until the number is known
 
 __device__ __forceinline__ void publish(Word* to, float value) {
@@ -40,24 +43,40 @@ __device__ __forceinline__ float look_back(Word* sums, Word* totals, int64_t num
 
 // words: a ticket, the sums of m x parts parts, and the totals of m x ceil(parts / 32) groups; zeros before the call.
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     cumsum_lookback(const T* __restrict__ x, T* __restrict__ y, Word* words, int64_t m, int64_t n, int64_t stride_m, int64_t parts) {
     constexpr int LANES = 16 / sizeof(T), SIZE = THREADS * PACKS * LANES;
+    __shared__ uint4 part[PACKS][THREADS];
     __shared__ Word ticket;
     __shared__ float of_warps[PACKS][WARPS], sum_of_parts_before;
     if (threadIdx.x == 0) ticket = atomicAdd(words, Word(1));
     __syncthreads();
     const int64_t row = int64_t(ticket) % m, number = int64_t(ticket) / m;  // part 0 of all rows, then part 1
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, rest = int(min(n - number * SIZE, int64_t(SIZE)));
-    Registers<T, PACKS, true> part;
-    part.load({x + row * stride_m + number * SIZE, rest, 1}, 0.0f);
+    const auto in_registers = [](const uint4& words) {
+        Registers<T, 1, true> pack = {{words}};
+        pack.stay_packed();  // or the compiler loads 16-bit elements one by one
+        return pack;
+    };
+    x += row * stride_m + number * SIZE;
+#pragma unroll
+    for (int pack = 0; pack < PACKS; ++pack) {
+        uint4& to = part[pack][threadIdx.x];  // no other thread reads it
+        const int at = (pack * THREADS + int(threadIdx.x)) * LANES;
+        if (at < rest) {
+            __pipeline_memcpy_async(&to, x + at, sizeof(to));
+        } else {
+            to = {0, 0, 0, 0};
+        }
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
 
     float sums[PACKS];  // for each pack: the sum over the threads of this warp up to this one
 #pragma unroll
     for (int pack = 0; pack < PACKS; ++pack) {
         float sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < LANES; ++i) sum += element<T>(part.v[pack], i);
+        in_registers(part[pack][threadIdx.x]).each([&](float value) { sum += value; });
         sums[pack] = prefix_sum(sum);
         if (lane == WARP - 1) of_warps[pack][warp] = sums[pack];
     }
@@ -80,14 +99,11 @@ __global__ void __launch_bounds__(THREADS)
     for (int pack = 0; pack < PACKS; ++pack) {
         float running = sum_of_parts_before + starts[pack];
         Pack<T, LANES> out;
-#pragma unroll
-        for (int i = 0; i < LANES; ++i) {
-            running += element<T>(part.v[pack], i);
-            out[i] = from_float<T>(running);
-        }
+        int i = 0;
+        in_registers(part[pack][threadIdx.x]).each([&](float value) { out[i++] = from_float<T>(running += value); });
         uint4 words;
         memcpy(&words, &out, sizeof(words));
-        const int at = part.index(pack, 0);
+        const int at = (pack * THREADS + int(threadIdx.x)) * LANES;
         // Without __stcg the compiler makes four stores of 4 bytes.
         if (at < rest) __stcg(reinterpret_cast<uint4*>(y + row * n + number * SIZE + at), words);
     }

@@ -134,6 +134,9 @@ template <typename F> static inline CUDA_HOST_N2 __hmax2(CUDA_HOST_N2 x, CUDA_HO
 template <typename F> static inline CUDA_HOST_N2 __hmin2(CUDA_HOST_N2 x, CUDA_HOST_N2 y) {
     return {__hmin(x.x, y.x), __hmin(x.y, y.y)};
 }
+template <typename F> static inline unsigned __hgt2_mask(CUDA_HOST_N2 x, CUDA_HOST_N2 y) {
+    return (x.x > y.x ? 0xffffu : 0u) | (x.y > y.y ? 0xffff0000u : 0u);
+}
 template <typename F> static inline float __low2float(CUDA_HOST_N2 x) { return x.x; }
 template <typename F> static inline float __high2float(CUDA_HOST_N2 x) { return x.y; }
 template <typename F> static inline CUDA_HOST_N hexp(CUDA_HOST_N x) { return exp(double(float(x))); }

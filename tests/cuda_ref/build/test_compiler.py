@@ -37,6 +37,7 @@ SPILLS = {
     "all_reduce/packets": 48,
     "all_reduce/two_shot": 64,
     "max_pool2d_grad/max_pool2d_grad": 40,
+    "max_pool2d_grad/winners": 56,
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads.
 
