@@ -135,6 +135,7 @@ extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* 
             if (rows == 128) return with(Config<128, 2, TILES>());
             return rows == 224 ? with(Config<224, 1, TILES>()) : with(Config<256, 1, TILES>());
         };
+        if (M <= 8) return with_rows(std::integral_constant<int, 1>());
         return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());
     };
     return dtype == BFLOAT16 ? run(__nv_bfloat16()) : run(__half());
