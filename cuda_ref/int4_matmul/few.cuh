@@ -174,8 +174,9 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     char* const memory = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(memory);
     const int rank = cta_rank_in_cluster(), blocks = ctas_in_cluster();
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row_warp = warp % C::ROW_WARPS, k_warp = warp / C::ROW_WARPS, boxes = ceil_div(given.K, BOX);
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;  // uniform
+    const int row_warp = warp % C::ROW_WARPS, k_warp = C::K_WARPS > 1 ? warp / C::ROW_WARPS : 0;
+    const int boxes = ceil_div(given.K, BOX);
     Work work = {int(blockIdx.x) / blocks, int(gridDim.x) / blocks, ceil_div(given.N, C::ROWS)};
     work.begin = int(int64_t(boxes) * rank / blocks), work.end = int(int64_t(boxes) * (rank + 1) / blocks);
     work.steps = ceil_div(work.end - work.begin, C::BOXES);
