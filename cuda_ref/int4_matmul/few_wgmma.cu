@@ -26,79 +26,101 @@ __device__ __forceinline__ uint32_t units_of_byte(uint32_t twice, Pair<T> minus_
     return result;
 }
 
-// The sums of a warp, a quarter of its warpgroup's; its functions are those that few.cuh describes.
+// The sums of a warp, a quarter of its warpgroup's; its functions are those that few.cuh describes. The rows of a warp
+// are PIECES pieces of up to 16, each a part of another product.
 template <typename T, typename C>
 struct Product {
-    float acc[4 * C::TILES];
-    int first_row, row[2];  // a thread's rows in the tile; the second one repeats the warp's last if it has none
+    static constexpr int PIECES = C::WARP_ROWS > 16 ? 2 : 1, ROWS = C::WARP_ROWS / PIECES;
+    // A group of k is unpacked in PARTS parts of STEPS products, as large as registers allow.
+    static constexpr int PARTS = C::TILES > 2 ? 4 : 2, STEPS = GROUP / 16 / PARTS;
 
-    __device__ __forceinline__ explicit Product(int first) : first_row(first) {
-        const int r = threadIdx.x % 32 / 4;
-        row[0] = first + r, row[1] = first + min(r + 8, C::WARP_ROWS - 1);
-    }
-    __device__ __forceinline__ static int scale_row(int lane) { return min(lane % 16, C::WARP_ROWS - 1); }
+    float acc[PIECES][4 * C::TILES];
+    int row;       // a thread's first row in the tile; the others are 8 and ROWS further
+    bool has_both;  // whether the thread has a row 8 further; if not, it takes the piece's last one again
+
+    __device__ __forceinline__ explicit Product(int first)
+        : row(first + threadIdx.x % 32 / 4), has_both(threadIdx.x % 32 / 4 + 8 < ROWS) {}
+    __device__ __forceinline__ static int scale_row(int lane) { return min(lane, C::WARP_ROWS - 1); }
     __device__ __forceinline__ void start() {
 #pragma unroll
-        for (int i = 0; i < 4 * C::TILES; ++i) acc[i] = 0;
+        for (int i = 0; i < PIECES * 4 * C::TILES; ++i) acc[i / (4 * C::TILES)][i % (4 * C::TILES)] = 0;
     }
+    __device__ __forceinline__ int second() const { return has_both ? 8 : ROWS - 1 - int(threadIdx.x % 32 / 4); }
     __device__ __forceinline__ void add_group(const char* box, uint32_t address, uint32_t scales, int half) {
-        float sums[4 * C::TILES], scale[2];
-        Pair<T> zeros[2];
+        float sums[PIECES][4 * C::TILES], scale[PIECES][2];
+        Pair<T> zeros[PIECES][2];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const uint32_t both = __shfl_sync(0xffffffffu, scales, row[i] - first_row);
+        for (int i = 0; i < 2 * PIECES; ++i) {
+            const int from = i / 2 * ROWS + threadIdx.x % 32 / 4 + i % 2 * second();
+            const uint32_t both = __shfl_sync(0xffffffffu, scales, from);
             const uint16_t bits = uint16_t(both);
             T of_row;
             memcpy(&of_row, &bits, 2);
-            scale[i] = to_float(of_row), zeros[i] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
+            scale[i / 2][i % 2] = to_float(of_row), zeros[i / 2][i % 2] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
         }
-        uint32_t weights[2][8];  // the fragments of this and of the previous 32 k
+        uint32_t weights[2][PIECES][4 * STEPS];  // the fragments of this and of the previous part
 #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            uint32_t(&current)[8] = weights[part % 2];
-            if (part > 1) {
-                wgmma_wait_group<1>();
-                warpgroup_fence_operand(current);
+        for (int part = 0; part < PARTS; ++part) {
+            auto& current = weights[part % 2];
+            if (part > 1) wgmma_wait_group<1>();
+#pragma unroll
+            for (int piece = 0; piece < PIECES; ++piece) {
+                if (part > 1) warpgroup_fence_operand(current[piece]);
+                unpack(current[piece], box, row + piece * ROWS, half * 4 + part * STEPS / 2, zeros[piece]);
+                warpgroup_fence_operand(current[piece]);
             }
-            unpack(current, box, half * 4 + part, zeros);
-            warpgroup_fence_operand(current);
-            const uint64_t x = wgmma_descriptor(address + C::CODE_BYTES + (half * 2 + part / 2) * C::X_BYTES, 0);
             wgmma_fence();
 #pragma unroll
-            for (int k = 0; k < 2; ++k) {
-                wgmma<T, false>(sums, current + k * 4, x + (part % 2 * 2 + k) * K_MAJOR_STEP, part + k > 0);
+            for (int k = 0; k < STEPS; ++k) {
+                const int step = part * STEPS + k;
+                const uint32_t x = address + C::CODE_BYTES + (half * 2 + step / 4) * C::X_BYTES;
+#pragma unroll
+                for (int piece = 0; piece < PIECES; ++piece) {
+                    wgmma<T, false>(sums[piece], current[piece] + k * 4,
+                                    wgmma_descriptor(x, 0) + step % 4 * K_MAJOR_STEP, step > 0);
+                }
             }
             wgmma_commit_group();
         }
         wgmma_wait_group<0>();
-        warpgroup_fence_operand(sums);
-        warpgroup_fence_operand(weights[0]);
-        warpgroup_fence_operand(weights[1]);
 #pragma unroll
-        for (int i = 0; i < 4 * C::TILES; ++i) acc[i] += sums[i] * scale[i % 4 / 2];
+        for (int piece = 0; piece < PIECES; ++piece) {
+            warpgroup_fence_operand(sums[piece]);
+            warpgroup_fence_operand(weights[0][piece]);
+            warpgroup_fence_operand(weights[1][piece]);
+#pragma unroll
+            for (int i = 0; i < 4 * C::TILES; ++i) acc[piece][i] += sums[piece][i] * scale[piece][i % 4 / 2];
+        }
     }
     __device__ __forceinline__ void write(float* sums) const {
         const int q = threadIdx.x % 4;
 #pragma unroll
-        for (int i = 0; i < 4 * C::TILES; ++i) {
-            const int m = i / 4 * 8 + q * 2 + i % 2;
-            if (i % 4 < 2 || row[1] == row[0] + 8) sums[m * C::PITCH + row[i % 4 / 2]] = acc[i];
+        for (int piece = 0; piece < PIECES; ++piece) {
+#pragma unroll
+            for (int i = 0; i < 4 * C::TILES; ++i) {
+                const int m = i / 4 * 8 + q * 2 + i % 2, n = row + piece * ROWS + i % 4 / 2 * 8;
+                if (i % 4 < 2 || has_both) sums[m * C::PITCH + n] = acc[piece][i];
+            }
         }
     }
 
 private:
-    // The fragments of 32 k from the 16 bytes `chunk` of a box.
-    __device__ __forceinline__ void unpack(uint32_t (&weights)[8], const char* box, int chunk,
+    // The fragments of a part of rows `first` and `second()` further, from the 16 bytes `chunk` of a box on.
+    __device__ __forceinline__ void unpack(uint32_t (&weights)[4 * STEPS], const char* box, int first, int chunk,
                                            const Pair<T> (&zeros)[2]) const {
         const uint32_t byte = threadIdx.x % 4 * 0x1111;  // selects it for all bytes of a word
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const uint4 codes =
-                *reinterpret_cast<const uint4*>(box + row[i] * ROW_BYTES + (chunk ^ row[i] % 8) * 16);
-            const uint32_t words[] = {codes.x, codes.y, codes.z, codes.w};
+            const int r = first + i * second();
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                weights[j / 2 * 4 + j % 2 * 2 + i] = units_of_byte<T>(__byte_perm(words[j], 0, byte), zeros[i]);
+            for (int j = 0; j < STEPS / 2; ++j) {
+                const uint4 codes = *reinterpret_cast<const uint4*>(box + r * ROW_BYTES + ((chunk + j) ^ r % 8) * 16);
+                const uint32_t words[] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+                for (int word = 0; word < 4; ++word) {
+                    weights[j * 8 + word / 2 * 4 + word % 2 * 2 + i] =
+                        units_of_byte<T>(__byte_perm(words[word], 0, byte), zeros[i]);
+                }
             }
         }
     }
@@ -110,10 +132,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     few_rows<T, C, Product<T, C>>(maps, given, out);
 }
 
-// ROWS rows of the weights in a tile, computed by four warpgroups. With this padding the sums that a warp writes lie in
+// ROWS rows of the weights in a tile, computed by two warpgroups. With this padding the sums that a warp writes lie in
 // all banks.
 template <int ROWS, int K_WARPS, int TILES>
-using Config = FewConfig<ROWS, ROWS * K_WARPS / 16, K_WARPS, TILES, 4>;
+using Config = FewConfig<ROWS, ROWS * K_WARPS / 8, K_WARPS, TILES, 4>;
 
 // Arguments as for int4_few. rows: of the weights in a tile, 64, 128, 224 or 256.
 extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
@@ -131,7 +153,7 @@ extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* 
         };
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
-            if (rows == 64) return with(Config<64, 4, TILES>());
+            if (rows == 64) return with(Config<64, 2, TILES>());
             if (rows == 128) return with(Config<128, 2, TILES>());
             return rows == 224 ? with(Config<224, 1, TILES>()) : with(Config<256, 1, TILES>());
         };
