@@ -48,12 +48,19 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
 // rounded, therefore are the A of a next product.
 template <typename T, bool B_MN, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
-    if constexpr (COUNT == 32) {
+    if constexpr (COUNT == 4) {
+        BY_TYPE(PRODUCT_RS, "8", "%0, %1, %2, %3", "%4", "%5", "%6", "%7", "%8", "%9", "%10", "+f"(acc[0]), "+f"(acc[1]),
+                "+f"(acc[2]), "+f"(acc[3]));
+    } else if constexpr (COUNT == 8) {
+        BY_TYPE(PRODUCT_RS, "16", SUMS_8, "%8", "%9", "%10", "%11", "%12", "%13", "%14", ACC_8(0));
+    } else if constexpr (COUNT == 16) {
+        BY_TYPE(PRODUCT_RS, "32", SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21", "%22", ACC_16(0));
+    } else if constexpr (COUNT == 32) {
         BY_TYPE(PRODUCT_RS, "64", SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", "%38", ACC_32(0));
     } else if constexpr (COUNT == 64) {
         BY_TYPE(PRODUCT_RS, "128", SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", "%70", ACC_64(0));
     } else {
-        static_assert(COUNT == 128, "N = 2 COUNT is 64, 128 or 256");
+        static_assert(COUNT == 128, "N = 2 COUNT is 8, 16, 32, 64, 128 or 256");
         BY_TYPE(PRODUCT_RS, "256", SUMS_128, "%128", "%129", "%130", "%131", "%132", "%133", "%134", ACC_64(0),
                 ACC_64(64));
     }

@@ -67,9 +67,14 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
-    (M, K), N = x.shape, len(weight)
+    fitting = _fitting(len(x))
+    return fastest("int4_few", ROWS[fitting], fitting, x, weight)
+
+
+def fastest(kernel: str, rows: tuple[int, ...], fitting: int, x: Tensor, weight: Tensor) -> Plan:
+    """The fastest plan of a kernel by the model. fitting: a key of OF_A_ROW."""
     processors = multiprocessors(x.device) if x.is_cuda else 1
-    boxes, fitting = -(-K // BOX), _fitting(M)
+    boxes, N = -(-x.shape[1] // BOX), len(weight)
 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
@@ -77,8 +82,7 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
         of_a_box = max(LEAST_OF_A_BOX, plan.tile * OF_A_ROW[fitting])
         return turns * (-(-boxes // plan.parts) * of_a_box + (OF_A_CLUSTER if plan.parts > 1 else OF_A_TILE))
 
-    plans = (Plan("int4_few", rows, parts) for parts in PARTS if parts <= boxes for rows in ROWS[fitting])
-    return min(plans, key=time)
+    return min((Plan(kernel, each, parts) for parts in PARTS if parts <= boxes for each in rows), key=time)
 
 
 def _fitting(M: int) -> int:
