@@ -1,7 +1,11 @@
-"""Every `python -m suite ...` of the documents is a command line that works; nothing is measured."""
+"""Every `python -m suite ...` of the documents and of committed results is a command line that works.
+
+Nothing is measured.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -45,6 +49,19 @@ COMMANDS = sorted(
 )
 
 
+def published() -> Iterator[tuple[str, ...]]:
+    """The words of each command in a record of committed results."""
+    for path in ROOT.glob("results/**/environment.json"):
+        if "runs" in path.relative_to(ROOT / "results").parts:
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for each in (record, *record.get("earlier", {}).values()):
+            for text in each.get("commands", [each.get("command", "")]):
+                yield tuple(shlex.split(text.removeprefix("python -m suite ")))
+
+
+PUBLISHED = sorted(set(published()))
+
 PROBLEM = """import torch
 def generate_input(size, seed):
     return torch.randn(size)
@@ -74,6 +91,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for run in ("2026-11-21", "2026-11-22"):
             folder(home / "results" / device / "runs" / run, [*square(512), *square(4096)], RECORD)
         (home / "results" / device / "latest").symlink_to(Path("runs", "2026-11-22"))
+    (home / "results" / "nvidia-h100-80gb-hbm3").symlink_to(ROOT / "results" / "nvidia-h100-80gb-hbm3")
     for path in (ROOT / "results" / "nvidia-h200").glob("*.*"):
         (home / "results" / "nvidia-h200" / path.name).symlink_to(path)
     return home
@@ -115,6 +133,13 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     monkeypatch.chdir(reader)
 
 
+def into_new_folder(words: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """The command, with a folder for its results that does not exist yet, as for a reader who follows the documents."""
+    place = words.index("--out") if "--out" in words else len(words)
+    named = [*words[place + 1 : place + 2], "out"][0]
+    return (*words[:place], *words[place + 2 :], "--out", str(folder / named))
+
+
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_documented_command_works(
@@ -125,11 +150,8 @@ def test_a_documented_command_works(
     read = [word for option, word in pairwise(words) if option != "--out" and word.endswith(FILES)]
     if missing := [word for word in read if not Path(word).exists()]:
         pytest.skip(f"needs {' '.join(missing)}, which the document's reader writes")
-    if (
-        words[0] == "compare" and "--publish" not in words
-    ):  # a folder that does not exist yet, as for a reader who follows the documents
-        named = dict(pairwise(words)).get("--out", "out")
-        words = (*(word for word in words if word not in ("--out", named)), "--out", str(tmp_path / named))
+    if words[0] == "compare" and "--publish" not in words:
+        words = into_new_folder(words, tmp_path)
     status = call(monkeypatch, *words)
     said = capsys.readouterr().err
     if status and ("needs an NVIDIA GPU" in said or "processes that share its cores" in said):
@@ -153,3 +175,12 @@ def test_the_printed_reasons_of_the_causal_mask_are_true(name: str) -> None:
     function = builtin.find("attention", name).function()
     found = suite.check(function, "attention", case, framework=name, device="cpu")
     assert f" {found.reason}" in text
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("words", PUBLISHED, ids=" ".join)
+def test_the_command_of_a_published_table_still_works(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status = call(monkeypatch, *(words if "--publish" in words else into_new_folder(words, tmp_path)))
+    assert status == 0, capsys.readouterr().err

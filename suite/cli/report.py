@@ -58,8 +58,8 @@ def report(
         return
 
     if frameworks is not None:
-        _refuse_others("--frameworks PATH", formats, out, others=open_it or bool(price_per_hour) or len(runs) > 1)
-        print(write_framework_page(runs[0], frameworks))
+        _refuse_others("--frameworks PATH", formats, out, others=open_it or bool(price_per_hour))
+        print(write_framework_page(runs, frameworks))
         return
 
     _report(runs, [name.strip() for name in formats.split(",")], out, open_it, _prices(price_per_hour))
@@ -87,6 +87,4 @@ def _prices(text: str) -> list[float]:
 def _refuse_others(given: str, formats: str, out: Path | None, *, others: bool) -> None:
     """Raise `UsageError` if the option `given`, which names what is written of a run, has others beside it."""
     if formats != "html" or out is not None or others:
-        raise UsageError(
-            f"{given} says what is written: give no --format, --out, --open, --price-per-hour, and --frameworks one run"
-        )
+        raise UsageError(f"{given} says what is written: give no --format, --out, --open, --price-per-hour")

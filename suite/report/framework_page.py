@@ -1,7 +1,8 @@
-"""Renders one Markdown page of a run: the best row of each way to write a kernel, by operation."""
+"""Renders one Markdown page of runs: the best row of each way to write a kernel, by operation."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -31,7 +32,7 @@ WAYS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
 """The columns, each with its rows. The fastest of them counts."""
 LIBRARY = "other library"
 HEAD = """\
-# JAX against torch, for the operations of a run
+# JAX against torch, by operation
 
 The time of the best row of each way to write a kernel: XLA's compilation of the operation in JAX, kernels in Pallas,
 torch eager, `torch.compile`, and this suite's kernels in Triton and CUDA. In brackets is the variant, if it is not the
@@ -40,16 +41,15 @@ plain one. The fastest is bold. `~` is too noisy to rank. `{none}`: there is no 
 A large call is the operation's case with the most work, a small one that with the least, among the cases that most
 ways have. An operation of one such case has it in all tables.
 """
+SEVERAL = "An operation is shown from the first of these runs that has times of it."
 
 
-def framework_page(run: Run) -> str:
-    """The page of `run`."""
-    results = [result for result in ranked_cases(run.on_its_device) if any(entry.timed for entry in result.entries)]
+def framework_page(runs: Sequence[Run]) -> str:
+    """The page of `runs`, each operation from the first run that has times of it."""
+    results = list(_first_results(runs))
     small, large = _by_size(results, min), _by_size(results, max)
-    path = run.path.resolve()
-    shown = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
-    parts = [MADE_BY, "", HEAD.format(none=NONE), *wrap(plain(headline(run)), 110), ""]
-    parts += [f"Command: `python -m suite report {shown} --frameworks PATH`.", ""]
+    with_card = len({each.first.device for each in results}) > 1
+    parts = [MADE_BY, "", HEAD.format(none=NONE), *_provenance(runs), ""]
     for title, chosen, column in (
         ("Large calls: device us", large, "device_us"),
         ("Small calls: device us", small, "device_us"),
@@ -58,9 +58,38 @@ def framework_page(run: Run) -> str:
     ):
         for kind, of_kind in (("", False), (", gradients", True)):
             found = [each for each in chosen if each.first.row.operation.endswith(GRADIENT) is of_kind]
-            parts += _section(f"{title}{kind}", found, column)
-    parts += _peers(run)
+            found = [each for each in found if any(getattr(row, column) for row in each.standing.timed)]
+            parts += _section(f"{title}{kind}", found, column, with_card)
+    parts += _peers(runs)
     return "\n".join(parts)
+
+
+def _first_results(runs: Sequence[Run]) -> Iterator[CaseResult]:
+    """The cases with times. Runs after the first that has an operation are left out for it."""
+    shown: set[str] = set()
+    for run in runs:
+        found = [each for each in ranked_cases(run.on_its_device) if any(entry.timed for entry in each.entries)]
+        yield from (each for each in found if each.first.row.operation not in shown)
+        shown |= {each.first.row.operation for each in found}
+
+
+def _provenance(runs: Sequence[Run]) -> Iterator[str]:
+    """The lines that name the runs, and the command that makes the page from them."""
+    paths = [run.path.resolve() for run in runs]
+    shown = [path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path) for path in paths]
+    several = len(runs) > 1
+    for run, path in zip(runs, shown, strict=True):
+        text = f"- {path}, {run.device}: {headline(run)}" if several else headline(run)
+        yield from wrap(plain(text), 110, subsequent_indent="  " if several else "")
+    if several:
+        yield from ("", SEVERAL)
+    yield from ("", "```", *_command(shown), "```")
+
+
+def _command(paths: Sequence[str]) -> list[str]:
+    words = ["python", "-m", "suite", "report", *map(shlex.quote, paths), "--frameworks", "PATH"]
+    lines = wrap(" ".join(words), 110, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 def _by_size(results: Iterable[CaseResult], choose: Callable[..., CaseResult]) -> list[CaseResult]:
@@ -91,17 +120,16 @@ def _ways_timed(result: CaseResult) -> int:
     return sum(any(belongs(row) for row in result.standing.timed) for _, belongs in WAYS)
 
 
-def _section(title: str, results: Sequence[CaseResult], column: str) -> list[str]:
+def _section(title: str, results: Sequence[CaseResult], column: str, with_card: bool) -> list[str]:
     if not results:
         return []
-    heads = ["operation", "case", *(name for name, _ in WAYS), LIBRARY]
-    body = [
-        [result.first.row.operation, f"{short_case(result.first.row.case)} {short_dtype(result.first.row)}", *cells]
-        for result in results
-        for cells in [_cells(result, column)]
-    ]
-    body = [[plain(cell) if place < 2 else cell for place, cell in enumerate(line)] for line in body]
-    return [f"## {title}", "", pipe_table(heads, body, right=set(heads[2:])), ""]
+    heads = ["operation", "case", *(["card"] if with_card else []), *(name for name, _ in WAYS), LIBRARY]
+    body = []
+    for result in results:
+        row, card = result.first.row, result.first.device.removeprefix("NVIDIA ")
+        texts = [row.operation, f"{short_case(row.case)} {short_dtype(row)}", *([card] if with_card else [])]
+        body.append([*map(plain, texts), *_cells(result, column)])
+    return [f"## {title}", "", pipe_table(heads, body, right={*heads} - {"operation", "case", "card"}), ""]
 
 
 def _cells(result: CaseResult, column: str) -> list[str]:
@@ -133,20 +161,19 @@ def _cell(row: Row | None, group: Sequence[Row], column: str, least: float) -> s
     return f"{text} ({plain(variant)})" if variant and variant != "torch/compile" else text
 
 
-def _peers(run: Run) -> list[str]:
+def _peers(runs: Sequence[Run]) -> list[str]:
     """The rows of public kernel libraries: their times beside the fastest row, or the command that installs them."""
-    lines = list(_peer_lines(run))
+    lines = list(_peer_lines(runs))
     if not lines:
         return []
     heads = ["library", "row", "operation", "cases", "times as fast as the best vendor", "not timed"]
     return ["## Public kernel libraries", "", pipe_table(heads, lines, right={"cases"}), ""]
 
 
-def _peer_lines(run: Run) -> Iterator[list[str]]:
+def _peer_lines(runs: Sequence[Run]) -> Iterator[list[str]]:
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for entry in run.on_its_device:
-        if entry.row.peer:
-            groups.setdefault((entry.row.peer, entry.row.implementation, entry.row.operation), []).append(entry.row)
+    for row in (entry.row for run in runs for entry in run.on_its_device if entry.row.peer):
+        groups.setdefault((row.peer, row.implementation, row.operation), []).append(row)
     for (peer, name, operation), rows in groups.items():
         ratios = [row.vs_best for row in rows if row.vs_best]
         span = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""

@@ -11,13 +11,17 @@ FIRST_VERSIONS = ("torch", "triton", "jax")
 
 
 def headline(run: Run) -> str:
-    """One line: `610 rows: 452 ok, 158 unsupported · 2026-11-22 · torch 2.11.0 · triton 3.6.0 · driver 580.159.04`."""
+    """One line: `610 rows: 452 ok, 158 unsupported · 2026-11-22 · torch 2.11.0 · triton 3.6.0 · driver 580.159.04`.
+
+    The first and the last day, if the folders of the run are of several days. Versions are those of the first folder.
+    """
     environment = run.environment
+    days = sorted(filter(None, (str(part.environment.get("date_utc", ""))[:10] for part in run.parts)))
     packages = environment.get("packages", {})
     driver = environment.get("device", {}).get("driver")
     parts = [
         summary([entry.row for entry in run.entries]),
-        str(environment.get("date_utc", ""))[:10],
+        " to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
         *(f"{name} {packages[name]}" for name in FIRST_VERSIONS if name in packages),
         f"driver {driver}" if driver else "",
     ]

@@ -86,16 +86,16 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
     return written
 
 
-def write_framework_page(given: Path, to: Path) -> Path:
-    """Write the page of a run that compares frameworks to the file `to`, or to `frameworks.md` in that folder.
+def write_framework_page(given: Sequence[Path], to: Path) -> Path:
+    """Write the page of runs that compares frameworks to the file `to`, or to `frameworks.md` in that folder.
 
     Raises `UsageError` for a path without results, and for a file in the way that no such page is.
     """
     path = page_path(to)
     check_writable(path.parent)
-    (run,) = load_runs([given])
+    runs = load_runs(given)
     refuse_foreign([path], is_ours, "a page of `report --frameworks`")
-    return _write(path, framework_page(run))
+    return _write(path, framework_page(runs))
 
 
 def _refuse_foreign(out: Path, formats: Sequence[str], plots: Sequence[str]) -> None:

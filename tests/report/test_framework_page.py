@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import call
 from diff.rows import folder
 from report.rows import RECORD, failed, row, run_of
 
+from suite import ops
 from suite.core.paths import ROOT
 from suite.report.framework_page import framework_page
+from suite.report.load import load_runs
 from suite.results.row import Row
 
 ROWS = [
@@ -28,7 +29,7 @@ ROWS = [
 
 
 def lines(tmp_path: Path, rows: list[Row], section: str) -> list[list[str]]:
-    page = framework_page(run_of(tmp_path / "run", rows))
+    page = framework_page([run_of(tmp_path / "run", rows)])
     (part,) = [each for each in page.split("\n## ") if each.startswith(f"{section}\n")]
     table = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in (table[0], *table[2:])]
@@ -90,11 +91,31 @@ def test_the_command_writes_the_page_and_replaces_no_other_file(
     (tmp_path / "mine.md").write_text("mine", encoding="utf-8")
     assert call(monkeypatch, "report", run, "--frameworks", tmp_path / "mine.md") == 2
     assert (tmp_path / "mine.md").read_text(encoding="utf-8") == "mine"
-    assert call(monkeypatch, "report", run, run, "--frameworks", tmp_path) == 2
+    assert call(monkeypatch, "report", run, run, "--frameworks", tmp_path) == 2, "a run given twice"
 
 
-def test_the_committed_page_is_that_of_the_committed_results() -> None:
-    from suite.report.load import load_runs
+def test_an_operation_is_from_the_first_run_that_has_times_of_it(tmp_path: Path) -> None:
+    other = {**RECORD, "device": {**RECORD["device"], "name": "NVIDIA H100"}}
+    sums = [row(name, 3.0, operation="sum") for name in ("torch", "triton")]
+    runs = [folder(tmp_path / "a", ROWS, RECORD), folder(tmp_path / "b", [*ROWS, *sums], other)]
+    page = framework_page(load_runs(runs))
+    (part,) = [each for each in page.split("\n## ") if each.startswith("Large calls: device us\n")]
+    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in part.splitlines() if line.startswith("|")]
+    assert [(line[0], line[2]) for line in cells[2:]] == [("sum", "H100"), ("matmul", "H200")]
+    assert f"report {runs[0]} {runs[1]} --frameworks PATH" in page.replace("\\\n    ", "")
+    assert page.count(" rows: ") == 2, "each run is described"
 
-    page: Any = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
-    assert page == framework_page(load_runs([ROOT / "results" / "nvidia-h200"])[0])
+
+def test_an_operation_without_host_times_is_left_out_of_their_tables(tmp_path: Path) -> None:
+    rows = [row(name, 1.0, dispatch_us=None) for name in ("torch", "triton")]
+    page = framework_page([run_of(tmp_path / "run", rows)])
+    assert "## Small calls: device us" in page
+    assert "until a call of a loop returns" not in page
+
+
+def test_the_committed_page_has_every_operation_with_committed_rows() -> None:
+    page = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8").replace("\\", "")
+    tables = [*ROOT.glob("results/nvidia*/*.csv"), *ROOT.glob("results/nvidia*/*/*/*.csv")]
+    found = {name for path in tables if (name := path.stem) in ops.names()}
+    assert len(found) > 40
+    assert {name for name in found if f"| {name} " not in page} == set()
