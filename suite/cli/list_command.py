@@ -180,8 +180,8 @@ def _input_lines(names: Sequence[str], width: int) -> list[Text]:
     for name in names:
         for key, kind in ops.get(name).families.items():
             kinds.setdefault((key, kind.about), []).append(name)
-    for key, kind in realistic.KINDS.items():
-        kinds[key, kind.about] = list(names)
+    for key, common in realistic.KINDS.items():
+        kinds[key, common.about] = list(names)
     texts = []
     for (key, about), having in kinds.items():
         texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))

@@ -23,9 +23,7 @@ each_operation = pytest.mark.parametrize("name", ops.names())
 
 
 def test_an_unknown_operation_names_the_nearest_or_else_all() -> None:
-    with pytest.raises(
-        UsageError, match=r"operation 'matmull'; did you mean matmul or int4_matmul\? `.* list`"
-    ):
+    with pytest.raises(UsageError, match=r"operation 'matmull'; did you mean matmul or int4_matmul\? `.* list`"):
         ops.get("matmull")
     with pytest.raises(UsageError, match=rf"unknown operation 'zz'; there are {', '.join(ops.names())}, or all"):
         ops.get("zz")
