@@ -52,7 +52,7 @@ class Calls:
 
 
 def lines(operation: str, patterns: Sequence[str]) -> list[Implementation]:
-    """The CUDA lines of an operation that run on a CPU, and whose names match one of the patterns."""
+    """The CUDA implementations of an operation that run on a CPU, and whose names match one of the patterns."""
     return [
         each
         for each in builtin.implementations(operation)

@@ -282,7 +282,7 @@ def is_vendor(line: str) -> bool:
 
 
 def read(path: Path) -> list[Timed]:
-    """Read a file that `measure` has written; keep cases in which the vendor and a line of ours were timed."""
+    """Read a file that `measure` has written; keep cases in which the vendor and one of ours were timed."""
     found: dict[tuple[Any, ...], Timed] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):

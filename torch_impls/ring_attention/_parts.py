@@ -1,4 +1,4 @@
-"""The parts of the plain line, each alone: this rank's attention and the all-gather."""
+"""The parts of the plain implementation, each alone: this rank's attention and the all-gather."""
 
 from __future__ import annotations
 

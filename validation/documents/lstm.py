@@ -22,7 +22,7 @@ def lines(table: Sequence[Line]) -> None:
 
 
 def by_latency() -> Iterator[float]:
-    """Yield for each case the latency of cuDNN over the least of our lines."""
+    """Yield for each case the latency of cuDNN over the least of our implementations."""
     cases: dict[tuple[str, str], list[Row]] = {}
     for each in rows("lstm"):
         cases.setdefault((each.case, each.dtype), []).append(each)

@@ -1,4 +1,4 @@
-"""docs/lab/operation_targets.md: our best line beside its target in the cases of each operation.
+"""docs/lab/operation_targets.md: our best implementation beside its target in the cases of each operation.
 
 Attention and its gradient have a table of their own (attention_targets.py), and so have products over shapes
 (matmul_lines.py).
@@ -26,7 +26,7 @@ ROWWISE = ("sum", "layer_norm", "rms_norm")
 
 @dataclass(frozen=True)
 class Target:
-    """The smallest `vs_best` that a line, or our best line, should reach in the cases of these sizes."""
+    """The smallest `vs_best` that a line, or our best implementation, should reach in the cases of these sizes."""
 
     operation: str
     least: float
@@ -84,7 +84,7 @@ def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, Target]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """Our row of a case beside its target, and the fastest vendor line of that case."""
+    """Our row of a case beside its target, and the fastest vendor implementation of that case."""
 
     row: Row
     least: float
