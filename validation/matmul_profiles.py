@@ -41,7 +41,7 @@ def worst(timed: Sequence[Timed], count: int = WORST) -> list[Timed]:
 
 
 def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> None:
-    """Make the calls of lines, each after a separating kernel for the profiler."""
+    """Make the calls of implementations, each after a separating kernel for the profiler."""
     device, lines = matmul_lines.prepared(sorted({line for *_, line in calls}))
     by_name = {each.name: each for each in lines}
     for shape, (layout, dtype, precision), line in calls:

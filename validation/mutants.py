@@ -58,7 +58,7 @@ class NotAKernelError(Exception):
 
 
 def all_mutants(operation: str) -> list[Mutant]:
-    """Return the mutants of an operation: of both lines by their source, and of torch by operands and results."""
+    """Return the mutants of an operation: by the source of both implementations, and by operands and results of torch's."""
     op, lines = ops.get(operation), {each.name: each for each in builtin.implementations(operation)}
     found = list(wrapped.mutants(op, "torch", lines["torch"].function))
     for name in LINES:
@@ -67,7 +67,7 @@ def all_mutants(operation: str) -> list[Mutant]:
 
 
 def unchanged(operation: str) -> list[Mutant]:
-    """Return the lines that mutants are made of, as they are."""
+    """Return the implementations that mutants are made of, as they are."""
     return [Mutant(operation, line, "the line itself", builtin.find(operation, line).function) for line in LINES]
 
 

@@ -88,7 +88,7 @@ def label(shape: Shape, causal: bool) -> str:
 
 
 def measured(operation: str) -> dict[str, Ratios]:
-    """Return the bfloat16 rows by case and column, a row of our fastest line for each column of ours."""
+    """Return the bfloat16 rows by case and column, a row of our fastest implementation for each column of ours."""
     found: dict[str, Ratios] = {}
     path = RESULTS / f"{operation}_sizes" / f"{operation}.csv"
     column = {line: name for name, lines in OURS[operation].items() for line in lines}

@@ -79,7 +79,7 @@ def ratio(rows: Sequence[Row]) -> str:
 
 
 def least_share() -> str:
-    """Format the least share of the bandwidth of our fastest lines, in the cases that the page says are level."""
+    """Format the least share of the bandwidth that our fastest kernels reach in the cases that the page calls level."""
     shares = []
     for operation in LEVEL:
         for rows in by_case(read_rows(RESULTS / operation / f"{operation}.csv")):
