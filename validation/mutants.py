@@ -58,7 +58,7 @@ class NotAKernelError(Exception):
 
 
 def all_mutants(operation: str) -> list[Mutant]:
-    """Return the mutants of an operation: by the source of both implementations, and by operands and results of torch's."""
+    """Return the mutants of an operation: by the source of both kernels, and by operands and results of torch's."""
     op, lines = ops.get(operation), {each.name: each for each in builtin.implementations(operation)}
     found = list(wrapped.mutants(op, "torch", lines["torch"].function))
     for name in LINES:
