@@ -223,8 +223,8 @@ class Program(ABC):
     def _on_tensors_alone(self, function: Function, case: Case, count: int | None = None) -> Function:
         """`function` with the constant arguments, and with fresh memory for arguments that a call may write to.
 
-        Arguments that the reference writes to are results too, unless the call returns them. Of a kernel, which has
-        `count` results, any that it may write to fill up those that it returns.
+        Arguments that the reference writes to are results too, unless the call returns them. A kernel must have `count`
+        results: if it returns fewer, the arguments that it may write to are the others.
         """
         pattern, written = self.pattern(case), self.written(case)
         if not written:

@@ -100,7 +100,7 @@ def specials(op: Declared) -> Iterator[TellingCase]:
 
 
 def wide(op: Declared) -> Iterator[TellingCase]:
-    """Sizes that permit wide loads, at addresses that do not, and of rows that are not dense."""
+    """Sizes that permit wide loads, at misaligned addresses, and in rows with gaps."""
     for (options, _), multiple in product(operand_groups(op), WIDE):
         shape = _wide_shape(op, multiple, options)
         if shape is None:
