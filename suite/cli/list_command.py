@@ -57,7 +57,7 @@ def list_operations(
 
     console = stdout()
     print_lines(
-        console, wrapped(f"on {where.name}; Triton interpreted and CUDA emulated are never timed", console.width)
+        console, wrapped(f"on {where.name}; `interpreted` and `emulated` implementations are checked, never timed", console.width)
     )
     print_lines(console, _group_lines(names, console.width))
     for name in (name for group in ops.by_group(names).values() for name in group):
