@@ -56,9 +56,8 @@ def list_operations(
     from suite.results.render.layout import wrapped
 
     console = stdout()
-    print_lines(
-        console, wrapped(f"on {where.name}; `interpreted` and `emulated` implementations are checked, never timed", console.width)
-    )
+    about = f"on {where.name}; `interpreted` and `emulated` implementations are checked, never timed"
+    print_lines(console, wrapped(about, console.width))
     print_lines(console, _group_lines(names, console.width))
     for name in (name for group in ops.by_group(names).values() for name in group):
         own = [entry for entry in entries if entry["operation"] == name]
