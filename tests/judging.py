@@ -29,5 +29,5 @@ def called(line: Callable[..., Any], device: str, *tensors: torch.Tensor, **opti
 
 
 def out_of_order(ratios: dict[str, float], *, wrong: bool) -> dict[str, float]:
-    """Those of wrong arithmetics that are accepted, or of right ones that come near the bound."""
+    """The ratios of wrong arithmetics that are accepted, or of right ones that come near the bound."""
     return {name: ratio for name, ratio in ratios.items() if (ratio <= 1.0 if wrong else ratio >= RIGHT)}

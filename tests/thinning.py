@@ -1,4 +1,4 @@
-"""Which parameter sets `make test` runs: covering sets, which have every part of all. The others are `thorough`."""
+"""Chooses the parameter sets of `make test`: covering sets, which have every part of all. The others are `thorough`."""
 
 from __future__ import annotations
 

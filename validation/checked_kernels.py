@@ -3,8 +3,8 @@
     python -m validation.checked_kernels --op softmax --op lstm --impl cuda/persistent
     nice python -m validation.checked_kernels --op all --out checked_kernels.csv
 
-Each `.cu` line that runs on a CPU is called on each telling case of its operation, in each dtype and precision, and
-each access of its kernels is checked as for a file of `--with`. A line of the output counts the calls of an
+Each `.cu` implementation that runs on a CPU is called on each telling case of its operation, in each dtype and
+precision. Each access of its kernels is checked as for a file of `--with`. A line of the output counts the calls of an
 implementation in one dtype and precision: passed and declined; it also has the first alarm. `--resume` skips the lines
 that the file of `--out` has. Exit status: 1 if there is an alarm or a wrong result.
 """
@@ -52,7 +52,7 @@ class Calls:
 
 
 def lines(operation: str, patterns: Sequence[str]) -> list[Implementation]:
-    """The CUDA lines of an operation that run on a CPU, and whose names match one of the patterns."""
+    """The CUDA implementations of an operation that run on a CPU, and whose names match one of the patterns."""
     return [
         each
         for each in builtin.implementations(operation)
@@ -63,7 +63,7 @@ def lines(operation: str, patterns: Sequence[str]) -> list[Implementation]:
 
 
 def calls(operation: str, patterns: Sequence[str], done: set[tuple[str, Part]]) -> Iterator[Calls]:
-    """Call the lines of an operation. Inputs and truths of a dtype are made once."""
+    """Call the implementations of an operation. Inputs and truths of a dtype are made once."""
     op, found = ops.get(operation), lines(operation, patterns)
     for dtype in op.dtypes:
         for precision in op.precisions(dtype):

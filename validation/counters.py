@@ -1,6 +1,6 @@
 """Compares the counts of emulated kernels with those of Nsight Compute, on a machine with a GPU.
 
-    python -m validation.counters                      # the kernels of validation/counting, and lines of the tree
+    python -m validation.counters                      # the kernels of validation/counting, then of the tree
     python -m validation.counters --seconds 60 --out results/nvidia-h200/proof
 
 The kernels of `validation/counting/kernels.cu` have one pattern each, and are compared one by one. Of a line of the
@@ -72,7 +72,7 @@ Ours = Mapping[str, Mapping[str, Any]]
 """Counts by kernel."""
 
 
-def of_program() -> Ours:
+def counts_of_program() -> Ours:
     """The counts of the program's kernels, emulated."""
     built = program(SOURCE, count=True)
     with tempfile.TemporaryDirectory(prefix="counters-") as folder:
@@ -81,8 +81,8 @@ def of_program() -> Ours:
         return {each.kernel: vars(each) for each in counting.read(path, built)}
 
 
-def of_line(case: Case, name: str, timeout_s: float) -> dict[str, Any]:
-    """The counts of one call of a line, emulated."""
+def counts_of_call(case: Case, name: str, timeout_s: float) -> dict[str, Any]:
+    """The counts of one call of an implementation, emulated."""
     found = child.counts(Once(case, name, 0, resolve("cpu")), timeout_s)
     return {field.removeprefix("count_"): value for field, value in found.items()}
 
@@ -94,7 +94,7 @@ class Nsight:
         self.executable, self.device = executable, device
         self.formulas = metrics.formulas(metrics.known(executable))
 
-    def of_program(self, timeout_s: float) -> Mapping[str, Sequence[Kernel]]:
+    def kernels_of_program(self, timeout_s: float) -> Mapping[str, Sequence[Kernel]]:
         """The kernels of the program, by name."""
         with tempfile.TemporaryDirectory(prefix="counters-") as folder:
             built = Path(folder, "kernels")
@@ -107,8 +107,8 @@ class Nsight:
             )
         return {metrics.base_name(kernel.name): [kernel] for kernel in found}
 
-    def of_line(self, case: Case, name: str, timeout_s: float) -> Sequence[Kernel]:
-        """The kernels of one call of a line."""
+    def kernels_of_call(self, case: Case, name: str, timeout_s: float) -> Sequence[Kernel]:
+        """The kernels of one call of an implementation."""
         once = Once(case, name, 0, self.device)
         with tempfile.TemporaryDirectory(prefix="counters-") as folder:
             return self._kernels(folder, lambda before: child.run(once, before, timeout_s), whole=False)
@@ -152,11 +152,11 @@ def compare(executable: str, device: Device, seconds: float) -> tuple[list[Row],
         return max(end - time.monotonic(), 1.0)
 
     with ThreadPoolExecutor(max_workers=8) as pool:
-        own, measured = pool.submit(of_program), pool.submit(lambda: theirs.of_program(rest()))
+        own, measured = pool.submit(counts_of_program), pool.submit(lambda: theirs.kernels_of_program(rest()))
         lines = {
             title: (
-                pool.submit(partial(_timely, of_line, case, name, rest)),
-                pool.submit(partial(_timely, theirs.of_line, case, name, rest)),
+                pool.submit(partial(_timely, counts_of_call, case, name, rest)),
+                pool.submit(partial(_timely, theirs.kernels_of_call, case, name, rest)),
             )
             for title, (case, name) in cases.items()
         }

@@ -94,7 +94,7 @@ def bound(each: Implementation, case: Case, tensors: Sequence[torch.Tensor]) -> 
 
 
 class Timer:
-    """Times the lines of cases in turns, with a cold cache. All work on the device belongs to a sample."""
+    """Times the implementations of cases in turns, with a cold cache. All work on the device belongs to a sample."""
 
     def __init__(self, lines: Sequence[Implementation], device: torch.device, rounds: int) -> None:
         self.lines, self.device, self.rounds = list(lines), device, rounds
@@ -109,7 +109,7 @@ class Timer:
         return recorder
 
     def rows(self, case: Case) -> list[tuple[object, ...]]:
-        """Return a row for each line that takes this case and agrees with torch; none if the recorder fails."""
+        """Return a row for each implementation that agrees with torch on this case; none if the recorder fails."""
         found: dict[str, Line] = {}
         errors: dict[str, float] = {}
 
@@ -158,13 +158,13 @@ def kernels(samples: Sequence[Sample]) -> str:
 
 
 def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
-    """Return the difference to torch's result by line; lines that refuse, fail or are wrong are printed and removed."""
+    """Return the difference to torch's result by implementation. Prints and removes those that refuse or are wrong."""
     expected, errors = None, {}
     for name, line in list(found.items()):
         try:
             line.call()
             result = line.implementation.adapter.to_torch(line.call()).float()
-        except Exception as error:  # one failing line does not end the table
+        except Exception as error:  # one failing implementation does not end the table
             print(
                 f"{case.label} {name} is left out: {(str(error) or type(error).__name__).splitlines()[0]}", flush=True
             )
@@ -179,7 +179,7 @@ def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
 
 
 def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
-    """Call the lines once for each case, so that a later process finds the compiled programs in the frameworks' caches.
+    """Call the implementations once for each case: a later process finds the programs in the frameworks' caches.
 
     Choices of Triton's autotuners are not kept, since other processes disturb their times. Threads compile for JAX.
     """
@@ -206,7 +206,7 @@ def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
 
 
 def prepared(patterns: Sequence[str]) -> tuple[torch.device, list[Implementation]]:
-    """Return the device and the lines, after the frameworks have started."""
+    """Return the device and the implementations, after the frameworks have started."""
     where = resolve(None)
     for name in frameworks.names():
         frameworks.get(name).prepare(where)
@@ -234,7 +234,7 @@ def measure(cases: Sequence[Case], patterns: Sequence[str], path: Path, rounds: 
 
 @dataclass(frozen=True)
 class Timed:
-    """The measured lines of a case."""
+    """The measured implementations of a case."""
 
     M: int
     N: int
@@ -248,17 +248,17 @@ class Timed:
 
     @property
     def best(self) -> str:
-        """Name of our fastest line."""
+        """Name of our fastest implementation."""
         return min((each for each in self.us if not is_vendor(each)), key=self.us.__getitem__)
 
     @property
     def best_vendor(self) -> str:
-        """Name of the vendors' fastest line."""
+        """Name of the vendors' fastest implementation."""
         return min(filter(is_vendor, self.us), key=self.us.__getitem__)
 
     @property
     def best_ratio(self) -> float:
-        """Speed of our fastest line relative to the vendors' fastest."""
+        """Speed of our fastest implementation relative to the vendors' fastest."""
         return self.us[self.best_vendor] / self.us[self.best]
 
     @property
@@ -282,7 +282,7 @@ def is_vendor(line: str) -> bool:
 
 
 def read(path: Path) -> list[Timed]:
-    """Read a file that `measure` has written; keep cases in which the vendor and a line of ours were timed."""
+    """Read a file that `measure` has written; keep cases in which the vendor and one of ours were timed."""
     found: dict[tuple[Any, ...], Timed] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -293,7 +293,7 @@ def read(path: Path) -> list[Timed]:
 
 
 def tables(sets: dict[str, list[Timed]]) -> str:
-    """Format as Markdown the geometric mean and the worst ratio of each set and line, and the worst cases of a line."""
+    """Format as Markdown the mean and the worst ratio of each set and implementation, and the worst cases of one."""
     names = [line for line in LINES if any(line in each.us for timed in sets.values() for each in timed)]
     rows = []
     for title, timed in sets.items():
@@ -311,7 +311,7 @@ def tables(sets: dict[str, list[Timed]]) -> str:
 
 
 def slowest(line: str, sets: dict[str, list[Timed]]) -> list[Timed]:
-    """Return the worst cases of a line."""
+    """Return the worst cases of an implementation."""
     found = [each for timed in sets.values() for each in timed if line in each.us]
     return sorted(found, key=lambda each: each.ratio(line))[:SHOWN]
 
@@ -324,7 +324,7 @@ def mean_and_worst(ratios: Sequence[float]) -> str:
 
 
 def plotted(sets: dict[str, list[Timed]]) -> dict[str, dict[str, list[Point]]]:
-    """The points of the plot by line, and by dtype, precision and layout."""
+    """The points of the plot by implementation, and by dtype, precision and layout."""
     rows: dict[str, dict[str, list[Point]]] = {line: {} for line in LINES if not is_vendor(line)}
     for each in (each for timed in sets.values() for each in timed):
         layout, dtype, precision = each.kind

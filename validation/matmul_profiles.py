@@ -1,4 +1,4 @@
-"""Profiles the worst products of validation.matmul_lines by Nsight Compute: our best line and the best vendor's.
+"""Profiles the worst products of validation.matmul_lines by Nsight Compute: our best kernel and the vendors'.
 
     python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul.md
 
@@ -36,12 +36,12 @@ HEAD = (*HEAD, "ncu_stall", "bound_by")
 
 
 def worst(timed: Sequence[Timed], count: int = WORST) -> list[Timed]:
-    """Return the cases in which our best line is slowest relative to the vendors' fastest."""
+    """Return the cases in which our best implementation is slowest relative to the vendors' fastest."""
     return sorted(timed, key=lambda each: each.best_ratio)[:count]
 
 
 def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> None:
-    """Make the calls of lines, each after a separating kernel for the profiler."""
+    """Make the calls of implementations, each after a separating kernel for the profiler."""
     device, lines = matmul_lines.prepared(sorted({line for *_, line in calls}))
     by_name = {each.name: each for each in lines}
     for shape, (layout, dtype, precision), line in calls:
@@ -78,7 +78,7 @@ def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsig
 
 
 def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> list[dict[str, Any]]:
-    """Return two rows for each product: our line and the vendors' fastest. `found` has their kernels in this order."""
+    """Return two rows for each product: ours and the vendors' fastest. `found` has their kernels in this order."""
     made = []
     lines = [(each, line) for each in timed for line in (each.best, each.best_vendor)]
     for (each, line), kernels in zip(lines, found, strict=True):
@@ -94,7 +94,7 @@ def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> li
 
 
 def table(made: Sequence[dict[str, Any]]) -> str:
-    """Format a line for each product: our line, and the vendors' fastest after a semicolon."""
+    """Format a line for each product: our implementation, and the vendors' fastest after a semicolon."""
     shares = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2"}
     head = ["M x N x K", "line; vendor", "us", "of the vendor", *shares, "bound by"]
     body = []

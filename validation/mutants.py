@@ -1,4 +1,4 @@
-"""Measures the telling cases: derives wrong kernels from the NumPy and torch lines, and counts those that are caught.
+"""Measures the telling cases: derives wrong kernels from those of NumPy and torch, and counts those that are caught.
 
     python -m validation.mutants --op all
     python -m validation.mutants --op softmax --op sum --sample 30
@@ -8,10 +8,10 @@
 Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
 dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out. One that
 ends the process, or after which the GPU answers no more, is caught.
-A GPU judges those of the torch line, with the default cases of a CPU: they are smaller, and catch less.
+A GPU judges those of the torch implementation, with the default cases of a CPU: they are smaller, and catch less.
 `validation/mutation/equivalent.py` lists mutants that compute the same, or what the contract allows, with the reason.
-A line that is refused without a change is reported: nothing is known of its mutants then.
-Exit status: 0 if no line is refused and at least 98% of the other mutants are caught in each operation, else 1.
+An implementation that is refused without a change is reported: nothing is known of its mutants then.
+Exit status: 0 if none is refused and at least 98% of the other mutants are caught in each operation, else 1.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NotAKernelError(Exception):
 
 
 def all_mutants(operation: str) -> list[Mutant]:
-    """Return the mutants of an operation: of both lines by their source, and of torch by operands and results."""
+    """Return the mutants of an operation: by the source of both kernels, and by operands and results of torch's."""
     op, lines = ops.get(operation), {each.name: each for each in builtin.implementations(operation)}
     found = list(wrapped.mutants(op, "torch", lines["torch"].function))
     for name in LINES:
@@ -67,7 +67,7 @@ def all_mutants(operation: str) -> list[Mutant]:
 
 
 def unchanged(operation: str) -> list[Mutant]:
-    """Return the lines that mutants are made of, as they are."""
+    """Return the implementations that mutants are made of, as they are."""
     return [Mutant(operation, line, "the line itself", builtin.find(operation, line).function) for line in LINES]
 
 

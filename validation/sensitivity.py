@@ -202,7 +202,7 @@ def is_limited(line: Implementation, case: Case) -> bool:
 
 
 def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield the name of each line's result of one draw, with the reason if it is refused."""
+    """Yield the name of each implementation's result of one draw, with the reason if it is refused."""
     op, found = ops.get(case.operation), dict[str, torch.Tensor]()
     inputs = op.make_inputs(case, seed, CPU)
     for line in lines:

@@ -1,4 +1,4 @@
-"""All ranks' rows times this rank's weight by tensor cores: the products of the plain line by matmul/wgmma."""
+"""All ranks' rows times this rank's weight by tensor cores: the plain implementation with products by matmul/wgmma."""
 
 import torch.distributed as dist
 from jaxtyping import Float

@@ -12,7 +12,8 @@ DETERMINISTIC = True
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
     """The sum of x over the ranks of `group`, on every rank.
 
-    Each rank stores 2 (ranks - 1) / ranks N elements to the others, where in the plain line it reads (ranks - 1) N.
+    Each rank stores 2 (ranks - 1) / ranks N elements to the others. In the plain implementation it reads
+    (ranks - 1) N.
 
     Shapes: x (N,), any stride. The output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in the order of the ranks, and rounded once.

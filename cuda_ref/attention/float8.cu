@@ -9,7 +9,7 @@
 //     by byte permutations, and store rows of keys (stmatrix). The attention kernel begins before it has ended.
 //   - Weights go from the sums of the first product to the left operand of the second without leaving their thread.
 //     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
-//     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
+//     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations produce it at no cost.
 //   - Weights are rounded after the wait for the products that read the previous ones. That leaves registers for steps
 //     of 192 keys, whose waits and shuffles are those of 128 keys.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the

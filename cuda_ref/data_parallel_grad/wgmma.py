@@ -24,8 +24,8 @@ def data_parallel_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
-    The plain line with the kernels of linear_sigmoid_grad/wgmma.py. Shapes, dtypes and errors: those of that file;
-    NotImplementedError also for more than 16 ranks.
+    The plain implementation with the kernels of linear_sigmoid_grad/wgmma.py. Shapes, dtypes and errors: those of
+    that file; NotImplementedError also for more than 16 ranks.
     """
     dz, dbias = derivative(x, weight, bias, dy, precision)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)

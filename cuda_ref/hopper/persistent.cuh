@@ -82,8 +82,7 @@ int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// Fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: idle multiprocessors
-// save power.
+// Fewest blocks with the same number of waves for `work` tiles, or parts of tiles: idle multiprocessors save power.
 template <typename C>
 dim3 persistent_grid(int64_t work, int multiprocessors) {
     const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);

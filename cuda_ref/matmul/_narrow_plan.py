@@ -63,8 +63,10 @@ def divide(M: int, N: int, K: int, tile: int, processors: int) -> Division | Non
 
 
 def _with_piece(piece: int, N: int, K: int, tile_rows: int, columns: int, rows: int) -> Division | None:
-    """The division with as many warps as tiles, or as fit into shared memory, less warps that save no round of tiles.
-    None if fewer warps fit than saturate memory."""
+    """The division with the fewest rounds of tiles that fits into shared memory, and for these the fewest warps.
+
+    None if shared memory holds fewer warps than saturate the device memory.
+    """
     behind = 8 - math.gcd(K, 8)  # most elements of the previous row in a row's first chunk
     chunks, pitch = (min(piece, K) + behind + 7) // 8, ((piece + behind + 7) // 8 | 1) * 16
     groups, pieces, tiles = -(-N // columns), -(-K // piece), -(-rows // tile_rows)

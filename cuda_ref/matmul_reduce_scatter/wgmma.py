@@ -1,4 +1,4 @@
-"""The product with K split over the ranks, by tensor cores: the products of the plain line by matmul/wgmma."""
+"""The product with K split over the ranks, by tensor cores: the plain implementation with products by matmul/wgmma."""
 
 import torch.distributed as dist
 from jaxtyping import Float

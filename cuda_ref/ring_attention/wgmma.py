@@ -55,7 +55,7 @@ def ring_attention(
 
     Shapes: q (B, H, S, D), k and v (B, H_kv, S, D), the same shapes on all ranks, D 64 or 128; query head h reads key
     head h // (H // H_kv). Operands that TMA cannot read are copied first. The output is contiguous.
-    Causal: shares are zigzag, as in the plain line. A NaN or an infinity in a masked value may reach a result.
+    Causal: shares are zigzag, as in the plain implementation. NaN or infinity in a masked value may reach a result.
     Dtypes: float16, bfloat16; scores, softmax and sums in float32, also between launches; weights rounded to 16 bits
     for their product with v.
     Devices: GPUs of compute capability 9.0 that reach each other's memory.

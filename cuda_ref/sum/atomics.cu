@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS) round_totals(const double* totals, T*
     if (i < count) out[i] = from_float<T>(float(totals[i]));
 }
 
-// Block (part, row) adds every parts-th run of as many elements as it has threads.
+// Block (part, row) adds every parts-th run of blockDim.x elements.
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     sum_atomics(const T* __restrict__ x, double* totals, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,

@@ -8,7 +8,7 @@
 constexpr int MAX_THREADS = 256, MIN_THREADS = 32;
 constexpr int64_t MOST_BLOCKS = 32768;  // limit of the second dimension of a grid
 
-// Block (part, output) adds every parts-th run of as many elements as it has threads. out: (outputs, parts).
+// Block (part, output) adds every parts-th run of blockDim.x elements. out: (outputs, parts).
 template <typename T, typename Out>
 __global__ void __launch_bounds__(MAX_THREADS)
     sum_tree(const T* __restrict__ x, Out* __restrict__ out, int64_t outputs, int64_t n, int64_t stride_m,

@@ -108,7 +108,7 @@ def attention_grad(
 
 
 def config(q: jax.Array, *_: jax.Array, **options: object) -> str:
-    """The differences from the definition and from the other lines in float8. Otherwise empty."""
+    """The differences from the definition and from the other implementations in float8. Otherwise empty."""
     if q.dtype != jnp.float8_e4m3fn:
         return ""
     return "gradients rounded to float8_e4m3fn; backward kernel twice, first for their largest numbers"

@@ -22,7 +22,7 @@ def ring_attention(
 ) -> Float[Array, "B H S D"]:
     """This device's rows of attention over the sequence of all devices along the mesh axis `group`.
 
-    Sequence, dtypes and errors: those of the plain line. Sums of blocks are merged in float32.
+    Sequence, dtypes and errors: those of the plain implementation. Sums of blocks are merged in float32.
     Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023; balanced shares: W.
     Brandon et al., "Striped Attention", 2023, and zigzag shares as in Llama 3's context parallelism.
     """

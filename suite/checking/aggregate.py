@@ -1,11 +1,12 @@
-"""Statistics over many results: errors of all of them that are too small to show in any single one.
+"""Statistics over all results of a call, which show errors too small to be seen in a single result.
 
     scale   the errors' correlation with the truth: all results are too large by one factor
     mean    the average error: all results are too large by one amount
     spread  the root mean square error: results are rounded once more than they may be
 
-An error is the difference between a result and the correctly rounded truth. Where the truth lies between two
-neighbours of the type is random, so the average of these differences is the average error before the last rounding.
+An error is the difference between a result and the correctly rounded truth. The position of the truth
+between two neighbours of the type is random, so the average of these differences is the average error before the last
+rounding.
 The rounding itself adds a variance of at most `ulp |error|`, and of at most ulp^2 / 4.
 
 Each statistic has its own deviation, from the operation's `Noise`, and refuses a right kernel with a probability of at

@@ -46,7 +46,7 @@ def usual(piece: Piece, is_whole: bool, draw: int, problem: Problem, wanted: Col
         yield from _ranked(Rank.OPERATION, given(inputs, problem.case, piece.part))
     yield from _ranked(Rank.RESULT, general_variants.scaled(piece, problem.output_dtype))
     if is_whole and piece.output.ndim:
-        yield from _ranked(Rank.RESULT, _of_the_result(piece, problem))
+        yield from _ranked(Rank.RESULT, _from_result_alone(piece, problem))
     if draw:
         yield from _ranked(Rank.INPUTS, _truths(_earlier_inputs(problem, draw), piece, problem, wanted))
 
@@ -76,7 +76,7 @@ def _truths(mistakes: Mistakes, piece: Piece, problem: Problem, wanted: Collecti
             yield Variant(mistake, value[piece.part], limit[piece.part])
 
 
-def _of_the_result(piece: Piece, problem: Problem) -> Iterator[Variant]:
+def _from_result_alone(piece: Piece, problem: Problem) -> Iterator[Variant]:
     if not problem.op.outputs:
         (axes,) = result_axis_names(problem.op, problem.case)
         yield from general_variants.repeated(piece, axes)

@@ -19,7 +19,7 @@ SIZES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069,
 
 
 def operand_names(op: Operation, count: int) -> tuple[str, ...]:
-    """Return the names of the first `count` arguments, from the torch line or a user's signature."""
+    """Return the names of the first `count` arguments, from the torch implementation or a user's signature."""
     if op.source is None:
         found = _parameters(op.name)[:count]
     else:  # numbers may stand between a user's operands, unless there are as many parameters as operands

@@ -13,8 +13,8 @@
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
-- The first results are held themselves to the end, those of some rounds until other results are: they must not change.
-  A kernel that returns the same memory again saves an allocation that others pay for.
+- The memory of the first results is held to the end, that of some rounds until other results are held. It must not
+  change: a kernel that returns the same memory again saves an allocation that others pay for.
 - A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
 """
@@ -242,7 +242,7 @@ class TimedInputs:
         return wrong
 
     def _compare_held(self, but: int = 0) -> None:
-        """Compare the held results with their copies, `but` for the first of each. They are held no longer."""
+        """Compare the held results with their copies, except the first `but` of each name, and release them."""
         for name, held in self._held.items():
             while len(held) > but:
                 read, copy = held.pop()

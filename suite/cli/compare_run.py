@@ -224,7 +224,7 @@ def _write_maps(folder: Path, rows: Sequence[Row], remark: Callable[[str], None]
         say(f"error: {error}")
     else:
         if written:
-            remark(f"where wrong results are wrong: {written[0] if len(written) == 1 else written[0].parent}")
+            remark(f"error map: {written[0]}" if len(written) == 1 else f"error maps: {written[0].parent}")
 
 
 def _report(

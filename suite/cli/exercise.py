@@ -45,7 +45,7 @@ def _after(passed: Exercise) -> None:
     """The next steps after a pass."""
     if passed.note:
         print(f"note: {passed.note}")
-    names = [each.name for each in catalogue.of_path(passed.path)]
+    names = [each.name for each in catalogue.on_path(passed.path)]
     rest = names[names.index(passed.name) + 1 :]
     print(
         f"compare with {_shown(passed.answer)}" + (f"; next: {rest[0]}" if rest else f"; the path {passed.path} ends")
@@ -55,7 +55,7 @@ def _after(passed: Exercise) -> None:
 def _list() -> None:
     for path in catalogue.PATHS:
         chapter = ""
-        for each in catalogue.of_path(path):
+        for each in catalogue.on_path(path):
             if each.chapter != chapter:
                 print(f"docs/learn/{each.chapter}.md")
             chapter = each.chapter

@@ -56,9 +56,8 @@ def list_operations(
     from suite.results.render.layout import wrapped
 
     console = stdout()
-    print_lines(
-        console, wrapped(f"on {where.name}; Triton interpreted and CUDA emulated are never timed", console.width)
-    )
+    about = f"on {where.name}; `interpreted` and `emulated` implementations are checked, never timed"
+    print_lines(console, wrapped(about, console.width))
     print_lines(console, _group_lines(names, console.width))
     for name in (name for group in ops.by_group(names).values() for name in group):
         own = [entry for entry in entries if entry["operation"] == name]
@@ -180,8 +179,8 @@ def _input_lines(names: Sequence[str], width: int) -> list[Text]:
     for name in names:
         for key, kind in ops.get(name).families.items():
             kinds.setdefault((key, kind.about), []).append(name)
-    for key, of_all in realistic.KINDS.items():
-        kinds[key, of_all.about] = list(names)
+    for key, common in realistic.KINDS.items():
+        kinds[key, common.about] = list(names)
     texts = []
     for (key, about), having in kinds.items():
         texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))

@@ -1,4 +1,4 @@
-"""The least that is measured of each call."""
+"""The least amount of sampling that a caller asks for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Least:
-    """The least that is measured of each call, beyond what the suite measures anyway."""
+    """The least sampling of each call. The suite takes more samples where its intervals need them."""
 
     time_s: float = 0.0
     """Seconds of sampling, with the preparation of the samples."""

@@ -1,4 +1,4 @@
-"""The allowed error of results in float64: the truth, in float64 too, is no more exact.
+"""The allowed error of results in float64, where the truth has the same number of digits as the results.
 
 To first order, the errors of roundings grow with the unit roundoff. So the reference runs with float32 in place of
 float64, and its errors are scaled by the ratio of the two unit roundoffs.

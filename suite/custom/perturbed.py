@@ -122,7 +122,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
                 exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored.dtype, terms)
                 if result is stored and not _writes(func):
                     self._known[self._place, func] = Inexact(stored.dtype, terms)
-            elif any(map(is_known, given)):  # as of relu: its operand was rounded
+            elif any(map(is_known, given)):  # an exact operation, such as relu, on a rounded operand
                 unrounded = _computed(func, *_mapped(_before_rounding, operands))[position]
             stored.copy_(exact)
             remember(stored, unrounded)

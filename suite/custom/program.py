@@ -158,13 +158,13 @@ class Program(ABC):
 
     def function(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         """The reference as a function of the tensors alone, for tensors of `dtype`."""
-        return self._of_tensors(self.reference(case, dtype, device), case)
+        return self._on_tensors_alone(self.reference(case, dtype, device), case)
 
     def callable_of(self, entry: Any, case: Case) -> Function:
         """The function to call with the arrays of `case`, made from the `entry` that a kernel's file defines."""
         seen = self._seen(case)
         function = with_keys(entry, seen.keys) if seen and seen.keys else entry
-        function = self._of_tensors(function, case, self.outcome(case).count if self.written(case) else None)
+        function = self._on_tensors_alone(function, case, self.outcome(case).count if self.written(case) else None)
         return owned(function) if seen and seen.views else function
 
     def outcome(self, case: Case) -> Outcome:
@@ -220,11 +220,11 @@ class Program(ABC):
         keys = frozenset(map(str, result)) if isinstance(result, Mapping) else frozenset[str]()
         return Outcome(written, count, bool(set(returned) - set(written)), keys)
 
-    def _of_tensors(self, function: Function, case: Case, count: int | None = None) -> Function:
+    def _on_tensors_alone(self, function: Function, case: Case, count: int | None = None) -> Function:
         """`function` with the constant arguments, and with fresh memory for arguments that a call may write to.
 
-        Arguments that the reference writes to are results too, unless the call returns them. Of a kernel, which has
-        `count` results, any that it may write to fill up those that it returns.
+        Arguments that the reference writes to are results too, unless the call returns them. A kernel must have `count`
+        results: if it returns fewer, the arguments that it may write to are the others.
         """
         pattern, written = self.pattern(case), self.written(case)
         if not written:

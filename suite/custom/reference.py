@@ -104,7 +104,7 @@ class ReferenceFile(Program):
         return Outcome(tuple(written), len(found) + len(set(written) - set(returned)), views=False)
 
     def native(self, case: Case) -> Function:
-        return owned(self._of_tensors(self._reference, case))
+        return owned(self._on_tensors_alone(self._reference, case))
 
     def stated(self, what: str, case: Case) -> Any:
         found = self._stated[what]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def results(operation: str, inputs: tuple[torch.Tensor, ...], arguments: Mapping[str, Any]) -> list[DoubleDouble]:
     """Return the exact results of an operation, in the order in which a call returns them.
 
-    inputs: float64. arguments: the keyword arguments of the call. Where a result is not finite, or an operand is NaN or
-    infinite, the place says so, but not always which of them: see `Operation.pieces`.
+    inputs: float64. arguments: the keyword arguments of the call. Where an operand or a result is NaN or infinite, the
+    value is not finite either, but NaN may stand for an infinity: see `in_two_parts` of `suite/problem/truth.py`.
     """
     from suite.exact import attention, formulas
 

@@ -1,4 +1,4 @@
-"""Attention on float64 operands, its gradients and a layer of it, with pairs as results.
+"""Attention, its gradients and multi-head attention on float64 operands, with pairs as results.
 
 Scores of some heads, or of some queries of one head, are computed at a time. NaN and infinities of values count as 0,
 since a hidden one must not reach a result; the places that see one are not finite in float64 either.

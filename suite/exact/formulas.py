@@ -36,7 +36,7 @@ def sigmoid(x: Tensor) -> DoubleDouble:
 
 
 def sum(x: Tensor, *, axis: int | None) -> DoubleDouble:
-    """The sum along rows, along columns or of all, a block of rows after the other."""
+    """The sum along rows, along columns or of all elements, one block of rows at a time."""
     if axis == 1:
         return in_rows(lambda part: exactly(part).sum(1), x) if len(x) else exactly(x.sum(1))
     parts = [exactly(x[rows]).sum(0, keepdim=True) for rows in row_blocks(x)]

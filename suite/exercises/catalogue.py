@@ -99,5 +99,5 @@ def find(name: str) -> Exercise:
     return next(each for each in exercises() if each.name == near[0])
 
 
-def of_path(path: str) -> Iterable[Exercise]:
+def on_path(path: str) -> Iterable[Exercise]:
     return (each for each in exercises() if each.path == path)

@@ -127,7 +127,7 @@ class ExternalImplementation(Implementation):
         return function
 
     def accepted(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Without options that have their default and for which the file's function has no parameter."""
+        """The arguments, without options that have their default and that the file's function does not take."""
         known, lacking = self._defaults(), missing_options(function, arguments)
         left_out = {name for name in lacking if name in known and arguments[name] == known[name]}
         return {name: value for name, value in arguments.items() if name not in left_out}

@@ -232,7 +232,7 @@ class ExternalProcess(Child):
     def _find_orphans(self) -> bool:
         """Note processes of the file whose parent has ended: this process has adopted them. True if there are new ones.
 
-        Those that have ended are reaped: a file may start so many that the system has no more numbers.
+        Those that have ended are reaped: a file may start so many that the system runs out of process ids.
         """
         if not self._runs:
             return False

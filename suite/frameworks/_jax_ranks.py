@@ -45,15 +45,17 @@ def mapped(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.jit(jax.shard_map(body, mesh=mesh(), in_specs=spec, out_specs=spec, check_vma=False))
 
     def call(*arrays: Any, **arguments: Any) -> Any:
-        results = program(tuple(arguments.items()))(*map(_of_all, arrays))
+        results = program(tuple(arguments.items()))(*map(_all_shards, arrays))
         return jax.tree.map(lambda each: each.addressable_data(0), results)
 
     return call
 
 
 def gate(delay_us: float) -> Callable[[], object]:
-    """A function that queues products, in whose time the host queues the call, and then a sum of one number of each
-    rank."""
+    """A function that queues products and then a sum of one number of each rank.
+
+    The products take `delay_us`, in which the host queues the call.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -70,8 +72,8 @@ def gate(delay_us: float) -> Callable[[], object]:
     return lambda: add(x)
 
 
-def _of_all(array: Any) -> Any:
-    """The array of all ranks' arrays, one after the other along the first axis. Copies nothing."""
+def _all_shards(array: Any) -> Any:
+    """The array that joins the arrays of all ranks along the first axis. Copies nothing."""
     import jax
 
     shape = (array.shape[0] * mesh().size, *array.shape[1:])

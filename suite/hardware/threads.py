@@ -1,4 +1,4 @@
-"""Sets the number of threads that native implementations have on a CPU: one number for every way to a time."""
+"""Sets the number of threads of native implementations on a CPU: the same for every command that times them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _set_to(count: int, libraries: Iterable[Count]) -> Iterator[None]:
 
 
 def _thread_counts() -> Iterator[Count]:
-    """Those of torch and of OpenBLAS, as far as this process has loaded them."""
+    """Functions that read and set the thread counts of torch and OpenBLAS, if this process has loaded them."""
     if (torch := sys.modules.get("torch")) is not None:
         yield torch.get_num_threads, torch.set_num_threads
     if "numpy" in sys.modules:
@@ -77,7 +77,7 @@ def _thread_counts() -> Iterator[Count]:
 
 @cache
 def _openblas(maps: Path = Path("/proc/self/maps")) -> tuple[Count, ...]:
-    """Those of each OpenBLAS library in this process; none where the system does not list them."""
+    """The same for each OpenBLAS library in this process; none where the system does not list them."""
     try:
         paths = {line.split(maxsplit=5)[-1].strip() for line in maps.read_text().splitlines() if "openblas" in line}
     except OSError:

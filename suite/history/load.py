@@ -128,7 +128,7 @@ def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None])
     sides = [(path.name, side) for path in folders for side in _tables(path, on_damage)]
     if not sides:
         raise UsageError(f"{runs}: no runs here; `compare` without --out and `nightly` write them")
-    for name, side in _of_one_device(sides, on_damage):
+    for name, side in _on_one_device(sides, on_damage):
         for key, point in _points(name, side):
             timed.append(point.row)
             if chosen.has(point.row):
@@ -151,8 +151,8 @@ def _tables(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Side]:
             on_damage(f"left out: {error}")
 
 
-def _of_one_device(sides: Sequence[tuple[str, Side]], on_damage: Callable[[str], None]) -> Iterator[tuple[str, Side]]:
-    """Those of the device of the last that names one, and those that name none."""
+def _on_one_device(sides: Sequence[tuple[str, Side]], on_damage: Callable[[str], None]) -> Iterator[tuple[str, Side]]:
+    """The runs of one device: that of the last run that names a device. Runs that name none are kept."""
     last = next((side.device for _, side in reversed(sides) if side.device is not None), None)
     for name, side in sides:
         if side.device in (last, None):

@@ -12,7 +12,7 @@ from suite.implementations import builtin
 
 
 def definition(operation: str) -> ast.arguments:
-    """The parameters of the tree's function for an operation, from its plain torch line."""
+    """The parameters of the tree's function for an operation, from its plain torch implementation."""
     tree = ast.parse(builtin.files("torch", operation)[""].read_text(encoding="utf-8"))
     (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
     return found.args

@@ -175,13 +175,13 @@ def feed_forward(kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
     pairs = sizes.tokens * experts.chosen
     own = replace(kind, fused=kind.fused_experts, layout=kind.expert_layout)
     for each in _feed_forward(own, sizes, pairs, experts.inner):
-        yield replace(_of_experts(each, experts.count), name=f"experts' {each.name}")
+        yield replace(_split_by_expert(each, experts.count), name=f"experts' {each.name}")
     if experts.shared:
         for each in _feed_forward(kind, sizes, sizes.tokens, experts.shared * experts.inner):
             yield replace(each, name=f"shared experts' {each.name}")
 
 
-def _of_experts(shape: LayerShape, experts: int) -> LayerShape:
+def _split_by_expert(shape: LayerShape, experts: int) -> LayerShape:
     """A product with the rows divided evenly among the experts; other operations as they are."""
     if shape.operation != "matmul":
         return shape

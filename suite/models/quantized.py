@@ -62,21 +62,21 @@ def weights_of(path: Path, config: Mapping[str, Any], asked: str) -> Weights:
 def quantized(shapes: Sequence[LayerShape], weights: Weights, kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
     """The shapes of a layer whose products, but for the router's, have quantized weights."""
     if weights.form == "int4":
-        yield from (_of_4_bits(each, weights) for each in shapes)
+        yield from (_with_int4_weights(each, weights) for each in shapes)
     elif weights.form == "fp8":
-        yield from _of_float8(shapes, kind, sizes)
+        yield from _with_float8_weights(shapes, kind, sizes)
     else:
         yield from shapes
 
 
-def _of_4_bits(shape: LayerShape, weights: Weights) -> LayerShape:
+def _with_int4_weights(shape: LayerShape, weights: Weights) -> LayerShape:
     """A product with codes of 4 bits. Products of experts keep 16-bit weights: no operation has others."""
     if shape.operation != "matmul" or shape.name == ROUTER:
         return shape
     return replace(shape, operation="int4_matmul", options={"zeros": True} if weights.zeros else {})
 
 
-def _of_float8(shapes: Sequence[LayerShape], kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
+def _with_float8_weights(shapes: Sequence[LayerShape], kind: Kind, sizes: Sizes) -> Iterator[LayerShape]:
     """Products of codes; the inputs of products are quantized in groups of 128, by the operation before if it can."""
     products = {plain: blocks for blocks, plain in BLOCKS.items()}
     for each in shapes:

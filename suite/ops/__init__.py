@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
 from suite.core.names import did_you_mean
+from suite.core.package import command
 from suite.core.text import one_line
 from suite.problem.option import Option
 
@@ -108,8 +109,9 @@ def matching(pattern: str) -> tuple[str, ...]:
 
 def unknown(name: str) -> UsageError:
     """Return the error for a name or pattern that matches no operation."""
-    listed = f"there are {', '.join(names())}, or all"
-    return UsageError(f"unknown operation {one_line(name)!r}; {listed}{did_you_mean(name, names())}")
+    near = did_you_mean(name, names())
+    known = f"{near} `{command()} list` shows all" if near else f"; there are {', '.join(names())}, or all"
+    return UsageError(f"unknown operation {one_line(name)!r}{known}")
 
 
 @cache

@@ -43,15 +43,15 @@ def packed(codes: torch.Tensor) -> torch.Tensor:
     return even[:, 0::2] | even[:, 1::2] << 4
 
 
-def of_terms(per_group: torch.Tensor, k: int) -> torch.Tensor:
+def per_term(per_group: torch.Tensor, k: int) -> torch.Tensor:
     """Return the scale, or zero point, of each term: that of its group, (N, K)."""
     return per_group.repeat_interleave(GROUP, 1)[:, :k]
 
 
 def dequantized(weight: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None, k: int) -> torch.Tensor:
     """Return the weights, (N, K) float64."""
-    middle = MIDDLE if zero is None else of_terms(zero, k).double()
-    return (unpacked(weight, k).double() - middle) * of_terms(scale, k).double()
+    middle = MIDDLE if zero is None else per_term(zero, k).double()
+    return (unpacked(weight, k).double() - middle) * per_term(scale, k).double()
 
 
 def product(

@@ -88,7 +88,7 @@ def with_angles(values: numbers.Values) -> numbers.Values:
 ANGLES = with_angles(family.NORMALS)
 
 
-def of_angles(kind: Family) -> Family:
+def angle_family(kind: Family) -> Family:
     """The family with cos and sin of angles; its numbers are those of q and k."""
     return replace(kind, values=with_angles(kind.values))
 
@@ -114,11 +114,11 @@ class Rope(Operation):
     ragged = ((1, 1, 1, 1, 2), (3, 17, 5, 2, 66))
     families: ClassVar = {
         "normal": Family("normal numbers, cos and sin of a model's angles; the operation's default sizes", ANGLES),
-        "sizes": of_angles(family.sizes(*ragged)),
-        "empty": of_angles(family.empty((0, 3, 2, 1, 8), (2, 0, 2, 1, 8), (2, 3, 0, 0, 8))),
-        "strided": of_angles(family.strided_views(ODD)),
-        "misaligned_rows": of_angles(family.misaligned_rows((1, 5, 3, 2, 64))),
-        "nan": of_angles(family.nan(ODD)),
+        "sizes": angle_family(family.sizes(*ragged)),
+        "empty": angle_family(family.empty((0, 3, 2, 1, 8), (2, 0, 2, 1, 8), (2, 3, 0, 0, 8))),
+        "strided": angle_family(family.strided_views(ODD)),
+        "misaligned_rows": angle_family(family.misaligned_rows((1, 5, 3, 2, 64))),
+        "nan": angle_family(family.nan(ODD)),
         "any_factors": Family("cos and sin are any numbers, not of one angle", family.NORMALS, shapes=(ODD,)),
         "large_factors": family.spread(ODD, 0, 0, 20, 20),
         "range": family.spread(ODD, 20, -20, values=ANGLES),

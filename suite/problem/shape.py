@@ -85,7 +85,8 @@ def _groups(
             groups.append((list(dims), [value]))
         else:
             alone = f"; {operation} takes no size alone" if value.isdecimal() else ""
-            raise UsageError(f"--shape {text!r}: {part!r} is not DIM=SIZE{alone}; {operation} takes e.g. {example}")
+            given = repr(text) if part == text else f"{text!r}: {part!r}"
+            raise UsageError(f"--shape {given} is not DIM=SIZE{alone}; {operation} takes e.g. {example}")
     return groups
 
 

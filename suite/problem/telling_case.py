@@ -1,4 +1,4 @@
-"""A telling case, the declarations of an operation that its telling cases follow from, and what both are asked for."""
+"""Defines `TellingCase`, and `Declared`: the declarations of an operation from which its telling cases follow."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def specials(op: Declared) -> Iterator[TellingCase]:
 
 
 def wide(op: Declared) -> Iterator[TellingCase]:
-    """Sizes that permit wide loads, at addresses that do not, and of rows that are not dense."""
+    """Sizes that permit wide loads, at misaligned addresses, and in rows with gaps."""
     for (options, _), multiple in product(operand_groups(op), WIDE):
         shape = _wide_shape(op, multiple, options)
         if shape is None:
@@ -111,9 +111,10 @@ def wide(op: Declared) -> Iterator[TellingCase]:
 
 
 def _wide_shape(op: Declared, multiple: int, options: Mapping[str, Any]) -> Shape | None:
-    """Return the shape of each dimension's first size that is such a multiple; None if it has too many elements.
+    """Return the shape whose dimensions each have their first size that is a multiple of `multiple`.
 
-    A dimension without one has its largest size, or its smallest if that has too many elements.
+    None if it has too many elements. A dimension without such a size has its largest size, or its smallest if that has
+    too many elements.
     """
     for otherwise in (max, min):
         sizes = {

@@ -63,15 +63,15 @@ def state(pid: int) -> str:
 
 def stands_still(pid: int) -> bool:
     """True if a signal has stopped every thread of a process, or it has ended; also where the system has no /proc."""
-    return all(_state(stat) in STILL for stat in _of_threads(pid, "stat"))
+    return all(_state(stat) in STILL for stat in _thread_files(pid, "stat"))
 
 
 def run_ns(pid: int) -> int:
     """The time for which the threads of a process have run; 0 where the system does not record it."""
-    return sum(int(each.split()[0]) for each in _of_threads(pid, "schedstat") if each.split())
+    return sum(int(each.split()[0]) for each in _thread_files(pid, "schedstat") if each.split())
 
 
-def _of_threads(pid: int, name: str) -> list[bytes]:
+def _thread_files(pid: int, name: str) -> list[bytes]:
     """The file `name` of each thread of a process in /proc."""
     found = []
     with contextlib.suppress(OSError):

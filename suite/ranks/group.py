@@ -26,7 +26,7 @@ def largest(value: float) -> float:
     return float(found)
 
 
-def of_all(value: Any) -> list[Any]:
+def gathered(value: Any) -> list[Any]:
     """The values of all ranks, by rank."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, value, group=host_group())

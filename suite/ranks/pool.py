@@ -20,7 +20,7 @@ class RanksPool(Pool):
         super().__init__(device, memory_bytes=memory_bytes)
         self.ranks = ranks
         self.network = devices.network(device)
-        self._guest: ExternalReference | None = None
+        self._external: ExternalReference | None = None
 
     def start(self) -> RanksProcess:
         """New processes, which the caller closes."""
@@ -30,7 +30,7 @@ class RanksPool(Pool):
     def make_ready(self, request: Request) -> None:
         """End the ranks if another user's file has run in them, or is to run."""
         reference = None if isinstance(request, TimeRequest) else request.implementation
-        guest = reference if isinstance(reference, ExternalReference) else None
-        if guest != self._guest:
+        external = reference if isinstance(reference, ExternalReference) else None
+        if external != self._external:
             self.discard()
-        self._guest = guest
+        self._external = external

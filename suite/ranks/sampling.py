@@ -150,7 +150,7 @@ class Rounds:
             recorder.start()
         except NoRecorderError as error:
             problem = str(error)
-        problems: list[str] = [each for each in group.of_all(problem) if each]
+        problems: list[str] = [each for each in group.gathered(problem) if each]
         if problems:
             return problems[0]
         self.recorder_name = recorder.name
@@ -240,7 +240,7 @@ class Rounds:
         """Add samples to the records: of each the longest time over the ranks."""
         gates = {call.name: self._gates[call.adapter.name][1] for call in self.calls}
         mine = [(each.name, busy_us(each, gates[each.name])) for each in samples]
-        for name, *times in zip((name for name, _ in mine), *group.of_all([us for _, us in mine]), strict=True):
+        for name, *times in zip((name for name, _ in mine), *group.gathered([us for _, us in mine]), strict=True):
             self.records[name].device_us.append(max(times))
         for each in samples:
             if each.activities is not None:

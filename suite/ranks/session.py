@@ -47,7 +47,7 @@ class RankSession(Session):
         self.rank = dist.get_rank()
         if device.type == "cuda":
             self.torch_device = torch.device("cuda", device.index)
-        self._guest: ExternalReference | None = None
+        self._external: ExternalReference | None = None
 
     def handle(self, request: Request) -> Reply:
         match request:
@@ -65,7 +65,7 @@ class RankSession(Session):
         return super().handle(request)
 
     def _welcome(self, reference: ExternalReference) -> str:
-        self._guest = reference
+        self._external = reference
         return reference.name
 
     def make_problem(self, case: Case, seed: int) -> RankProblem:
@@ -80,9 +80,9 @@ class RankSession(Session):
         return group.Together(duration.seconds, duration.least_s)
 
     def _find(self, name: str, case: Case) -> Implementation:
-        guest = self._guest
-        if guest is not None and guest.name == name:
-            inner: Implementation = ExternalImplementation.from_reference(guest, case)
+        external = self._external
+        if external is not None and external.name == name:
+            inner: Implementation = ExternalImplementation.from_reference(external, case)
         else:
             inner = lookup.find(case, name)
         self._found[name] = over_ranks(inner)

@@ -116,7 +116,7 @@ def _place(row: Row, vendor: Row | None) -> tuple[int, float]:
 
 
 def _span(row: Row, vendor: Row | None) -> tuple[float, float]:
-    """The interval that holds the 95% interval of the row's time, and that of the time that its ratio gives."""
+    """The smallest interval that holds two 95% intervals: of the row's time, and of the time by its ratio."""
     us = row.device_us or math.inf
     if row.device_us_low is None or row.device_us_high is None:
         return us / NO_INTERVAL, us * NO_INTERVAL

@@ -147,6 +147,8 @@ def _check_patterns(flag: str, patterns: Sequence[str], names: Collection[str]) 
     """Raise `UsageError` for a pattern that matches no name."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
+            if flag == "--impl" and pattern.endswith((".py", ".cu")):
+                raise UsageError(f"{flag} {pattern!r} is no implementation; a file is given by --with")
             raise UsageError(f"{flag} {pattern!r} matches none of {_listed(pattern, names)}")
 
 
@@ -156,17 +158,20 @@ def _listed(given: str, names: Iterable[str]) -> str:
 
 
 def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
-    """The message for a selection without cases: its filters, and the operations that have special arithmetics."""
+    """The message for a selection without cases: its filters, and the operations that have the arithmetic asked for."""
     names = " ".join(op.name for op in chosen)
     texts = [value for values in selection.options.values() for value in values if isinstance(value, str)]
     asked = " ".join([*selection.dtypes, *selection.precisions, *texts, *selection.inputs])
-    special = []
+    having: dict[str, list[str]] = {}
     for op in map(ops.get, ops.names()):
         for dtype in (*op.dtypes, *op.dtypes_beyond):
-            precisions = [precision for precision in op.precisions(dtype) if precision != "ieee"]
-            if precisions:
-                special.append(f"{op.name} has {' and '.join(precisions)} in {dtype}")
-    return "; ".join([f"no case left: {names} has no {asked}", *special])
+            for precision in {"ieee", *selection.precisions} & set(op.precisions(dtype)):
+                if precision != "ieee":
+                    having.setdefault(f"{precision} in {dtype}", []).append(op.name)
+            if dtype in op.dtypes_beyond and dtype in selection.dtypes:
+                having.setdefault(dtype, []).append(op.name)
+    others = [f"operations with {arithmetic}: {', '.join(found)}" for arithmetic, found in having.items()]
+    return "; ".join([f"no case left: {names} has no {asked}", *others])
 
 
 # Cases

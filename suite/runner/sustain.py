@@ -33,7 +33,7 @@ def chosen(rows: Sequence[Row], job: Job, case: Case, sustain: Sustain) -> list[
 
 
 def largest(op: Operation, cases: Iterable[Case]) -> Case:
-    """The case with the most flops (bytes if there are none). Among equals the fewest bytes, then the last, counts."""
+    """The case with the most flops (bytes if there are none); of several, that with the fewest bytes, then the last."""
 
     def size(case: Case) -> tuple[int, int]:
         flops, bytes = op.flops(case), op.bytes(case)

@@ -87,13 +87,13 @@ def settled(measure_once: Callable[[], Sequence[Reading]]) -> list[Reading]:
     begin = perf_counter()
     while True:
         passes.append(measure_once())
-        readings = [_of_passes(each) for each in zip(*passes, strict=True)]
+        readings = [_fastest_pass(each) for each in zip(*passes, strict=True)]
         count, late = len(passes), perf_counter() - begin > MAX_PASSES_S
         if count == MAX_PASSES or (late and count >= MIN_PASSES) or max(readings, key=lambda each: each.rate).is_stable:
             return readings
 
 
-def _of_passes(readings: Sequence[Reading]) -> Reading:
+def _fastest_pass(readings: Sequence[Reading]) -> Reading:
     best, *others = sorted(readings, key=lambda each: -each.rate)
     return replace(best, passes=len(readings), spread=best.rate / others[0].rate - 1 if others else None)
 

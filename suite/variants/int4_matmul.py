@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from suite.numerics.repeats import repeats_of_products
-from suite.ops.int4_matmul import GROUP, MIDDLE, of_terms, product, unpacked
+from suite.ops.int4_matmul import GROUP, MIDDLE, per_term, product, unpacked
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import shortened_lengths
@@ -34,7 +34,7 @@ class Weights:
 
     def values(self) -> torch.Tensor:
         k = self.codes.shape[1]
-        return (self.codes - of_terms(self.zero, k)) * of_terms(self.scale, k)
+        return (self.codes - per_term(self.zero, k)) * per_term(self.scale, k)
 
     def by_group(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Weights:
         """Return the weights with scales and zero points changed alike."""
@@ -79,7 +79,7 @@ def _mistakes(k: int) -> dict[str, Mistake]:
         "the zero points were added": lambda w: replace(w, zero=-w.zero).values(),
         "the zero points were 8": lambda w: replace(w, zero=torch.full_like(w.zero, MIDDLE)).values(),
         "the zero points were 1 too large": lambda w: replace(w, zero=w.zero + 1.0).values(),
-        "the zero points were subtracted after scaling": lambda w: w.codes * of_terms(w.scale, k) - of_terms(w.zero, k),
+        "the zero points were subtracted after scaling": lambda w: w.codes * per_term(w.scale, k) - per_term(w.zero, k),
         "codes were signed: 8 to 15 were -8 to -1": lambda w: replace(
             w, codes=w.codes - 16.0 * (w.codes >= 8), zero=torch.zeros_like(w.zero)
         ).values(),
@@ -118,7 +118,7 @@ def _coarse(x: torch.Tensor, w: Weights) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the results of sums that are rounded to 16 bits: of a group before or after its scale, and of all groups
     so far."""
     k = x.shape[1]
-    codes = w.codes - of_terms(w.zero, k)
+    codes = w.codes - per_term(w.zero, k)
     sums = [x[:, start : start + GROUP] @ codes[:, start : start + GROUP].mT for start in range(0, k, GROUP)]
     for kind in ("bfloat16", "float16"):
         before, after, total = (torch.zeros(len(x), len(codes), dtype=torch.float64, device=x.device) for _ in range(3))

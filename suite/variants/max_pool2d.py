@@ -89,15 +89,15 @@ def _pixels(given: torch.Tensor, x: torch.Tensor, case: Case, part: Part) -> Ite
 
 def _statistics(padded: bool) -> Iterator[tuple[str, Reduce]]:
     """Other statistics of the taps of a window, of which those in the padding are NaN."""
-    yield "the smallest number was taken", _of_taps(lambda taps: taps.nan_to_num(math.inf).amin(0))
-    yield "the mean stood for the maximum", _of_taps(lambda taps: taps.nanmean(0))
+    yield "the smallest number was taken", _reduced(lambda taps: taps.nan_to_num(math.inf).amin(0))
+    yield "the mean stood for the maximum", _reduced(lambda taps: taps.nanmean(0))
     if padded:
-        yield "the mean of pixels and padding stood for the maximum", _of_taps(lambda taps: taps.nansum(0) / len(taps))
-    yield "the sum stood for the maximum", _of_taps(lambda taps: taps.nansum(0))
-    yield "the maximum began with 0", _of_taps(lambda taps: taps.nan_to_num(0.0).amax(0).clamp(min=0.0))
+        yield "the mean of pixels and padding stood for the maximum", _reduced(lambda taps: taps.nansum(0) / len(taps))
+    yield "the sum stood for the maximum", _reduced(lambda taps: taps.nansum(0))
+    yield "the maximum began with 0", _reduced(lambda taps: taps.nan_to_num(0.0).amax(0).clamp(min=0.0))
 
 
-def _of_taps(statistic: Callable[[torch.Tensor], torch.Tensor]) -> Reduce:
+def _reduced(statistic: Callable[[torch.Tensor], torch.Tensor]) -> Reduce:
     def reduce(x: torch.Tensor, window: tuple[int, int], rows: slice, columns: int, stride: int) -> torch.Tensor:
         taps = [pooled(x[:, r:, s:], (1, 1), rows, columns, stride) for r in range(window[0]) for s in range(window[1])]
         return statistic(torch.stack(taps))

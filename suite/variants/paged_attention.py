@@ -39,11 +39,11 @@ class Sequence:
 
     def results(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
         """The results (S_q, H, D), with their bounds."""
-        heads = [self._of_head(head, case) for head in range(self.q.shape[1])]
+        heads = [self._head_results(head, case) for head in range(self.q.shape[1])]
         value, limit = (torch.stack(each, 1) for each in zip(*heads, strict=True))
         return value, limit
 
-    def _of_head(self, head: int, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    def _head_results(self, head: int, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
         s_q, h, _ = self.q.shape
         h_kv = self.k_pages.shape[2]
         key_head = head % h_kv if self.is_tiled else head // (h // h_kv)

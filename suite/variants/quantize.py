@@ -83,7 +83,7 @@ class Matrix:
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if inputs[0].numel() <= MAX_ELEMENTS:
-        yield from of_codes(matrix_of(inputs[0].double(), case), case, part)
+        yield from code_mistakes(matrix_of(inputs[0].double(), case), case, part)
 
 
 def matrix_of(x: torch.Tensor, case: Case, error: torch.Tensor | float = 0.0) -> Matrix:
@@ -92,7 +92,7 @@ def matrix_of(x: torch.Tensor, case: Case, error: torch.Tensor | float = 0.0) ->
     return Matrix(x, *group_of(str(group), case["N"]), str(to), error)
 
 
-def of_codes(matrix: Matrix, case: Case, part: Part) -> Iterator[Variant]:
+def code_mistakes(matrix: Matrix, case: Case, part: Part) -> Iterator[Variant]:
     """Yield the mistakes in scales and in codes of right numbers."""
     right = scales_of(matrix.largest(), matrix.to)
     exact = matrix.quotients(right)

@@ -12,7 +12,7 @@ from suite.ops.rms_norm import rms_norm_error
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._rounding import rounded, sixteen_bit_formats
-from suite.variants.quantize import MAX_ELEMENTS, matrix_of, of_codes
+from suite.variants.quantize import MAX_ELEMENTS, code_mistakes, matrix_of
 from suite.variants.rms_norm import formulas
 
 
@@ -39,4 +39,4 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
             (f"the scale of a row was rounded to {kind}", x * rounded(scale, kind) * weight),
         ):
             yield matrix_of(y, case, error(y)).plain(mistake, part)
-    yield from of_codes(matrix_of(right, case, error(right)), case, part)
+    yield from code_mistakes(matrix_of(right, case, error(right)), case, part)

@@ -75,7 +75,7 @@ def _changes(right: list[Rotation], layout: str) -> Iterator[tuple[str, list[Rot
                 f"the angles were those of the token {'before' if step > 0 else 'after'}",
                 [each.with_angles(each.cos.roll(step, 0), each.sin.roll(step, 0)) for each in right],
             )
-        yield "the angles were those of the first token", [_of_token(each, 0) for each in right]
+        yield "the angles were those of the first token", [_at_token(each, 0) for each in right]
         yield (
             "tokens were counted from the end",
             [each.with_angles(each.cos.flip(0), each.sin.flip(0)) for each in right],
@@ -90,7 +90,7 @@ def _changes(right: list[Rotation], layout: str) -> Iterator[tuple[str, list[Rot
     yield "sin was left out in k", [right[0], replace(keys, sin=torch.zeros_like(keys.sin))]
 
 
-def _of_token(rotation: Rotation, token: int) -> Rotation:
+def _at_token(rotation: Rotation, token: int) -> Rotation:
     return rotation.with_angles(*(each[token].expand(each.shape) for each in (rotation.cos, rotation.sin)))
 
 

@@ -10,7 +10,7 @@ from suite.ops.silu_mul import gate, product_error
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._rounding import rounded, sixteen_bit_formats
-from suite.variants.quantize import MAX_ELEMENTS, matrix_of, of_codes
+from suite.variants.quantize import MAX_ELEMENTS, code_mistakes, matrix_of
 from suite.variants.silu_mul import activations
 
 
@@ -23,7 +23,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     right = matrix_of(active * b, case, product_error(a, b, of, active * b))
     for mistake, y in _products(a, b, of.s, case.dtype):
         yield matrix_of(y, case, product_error(a, b, of, y)).plain(mistake, part)
-    yield from of_codes(right, case, part)
+    yield from code_mistakes(right, case, part)
 
 
 def _products(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, dtype: str) -> Iterator[tuple[str, torch.Tensor]]:

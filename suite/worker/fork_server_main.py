@@ -53,7 +53,7 @@ def _work(device: Device, request: dict[str, Any], descriptors: Sequence[int]) -
 
 
 class ForkService:
-    """ForkService a worker for each request on `control`, and reports on it how workers end."""
+    """Forks a worker for each request on `control`, and reports on it how workers end."""
 
     def __init__(self, device: Device, control: socket.socket) -> None:
         self.device, self.control = device, control

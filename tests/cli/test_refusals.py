@@ -9,11 +9,12 @@ from commands import call
 
 SQUARE = "M=16,N=16,K=16"
 REFUSED = {
-    "operation": (["--op", "matmull"], "unknown operation 'matmull'; there are vector_add"),
+    "operation": (["--op", "matmull"], "unknown operation 'matmull'; did you mean matmul or int4_matmul? `"),
     "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, "),
-    "positional": (["matmull"], "unknown operation 'matmull'; there are vector_add"),
-    "list of operations": (["--op", "matmul,softmx"], "unknown operation 'softmx'; there are vector_add"),
-    "nearest operation": (["softmx"], "or all; did you mean softmax"),
+    "positional": (["matmull"], "unknown operation 'matmull'; did you mean matmul or int4_matmul? `"),
+    "list of operations": (["--op", "matmul,softmx"], "unknown operation 'softmx'; did you mean softmax"),
+    "operation like no other": (["fft9"], "unknown operation 'fft9'; there are vector_add, "),
+    "file as implementation": (["matmul", "--impl", "mine.py"], "is no implementation; a file is given by --with"),
     "nearest implementation": (["matmul", "--impl", "torch,gluno"], "did you mean triton/gluon?"),
     "nearest excluded": (["matmul", "--exclude", "cuda,gluno"], "did you mean triton/gluon?"),
     "nearest dtype": (

@@ -51,7 +51,7 @@ def wrong_files(exercise: Exercise, folder: Path, reasons: set[tuple[str, str]])
 def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path, every: bool) -> None:
     """In `make test` the exercises with a wrong file for each kind of reason."""
     asked, expected, reasons = [], [], chosen(path, every=every)
-    for each in [each for each in catalogue.of_path(path) if each.name in {name for name, _ in reasons}]:
+    for each in [each for each in catalogue.on_path(path) if each.name in {name for name, _ in reasons}]:
         asked += [(each, each.file), (each, each.answer)]
         expected += [(Outcome.EMPTY, f": {gap(each.file.read_text(encoding='utf-8')).task}"), (Outcome.PASS, "")]
         for file, reason in wrong_files(each, tmp_path, reasons):

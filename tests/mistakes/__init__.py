@@ -1,4 +1,4 @@
-"""Wrong kernels by one small change of a right line each, with the reason that a diagnosis has to give.
+"""Wrong kernels, each by one small change of a right kernel, with the reason that a diagnosis has to give.
 
 Each file holds a list `KERNELS`. `tests/checking/test_reasons.py` runs them.
 """

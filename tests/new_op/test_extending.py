@@ -110,6 +110,17 @@ def test_the_skeletons_of_operations_agree_and_pass_the_parity_tests(checkout: P
         assert re.search(rf"\[{name}-sizes-float32-triton(-more)?\] PASSED", passed), passed
 
 
+@pytest.mark.slow(seconds=25)
+def test_the_declarations_of_skeletons_pass_the_tests_of_every_operation(checkout: Path) -> None:
+    kinds = {"twice": "elementwise", "row_weights": "rowwise"}
+    for name, kind in kinds.items():
+        run(checkout, "-m", "suite", "new-op", name, "--kind", kind)
+    declared = ("tests/problem/test_telling_set.py", "tests/ops/test_every_operation.py", "-k", " or ".join(kinds))
+    passed = run(checkout, "-m", "pytest", "-v", "-p", "no:cacheprovider", *declared)
+    for name in kinds:
+        assert len(re.findall(rf"\[{name}\S*\] PASSED", passed)) > 10, passed
+
+
 def test_a_framework_is_one_adapter_and_one_folder(checkout: Path) -> None:
     (checkout / "suite" / "frameworks" / "lists.py").write_text(ADAPTER, encoding="utf-8")
     (checkout / "list_impls").mkdir()

@@ -22,9 +22,11 @@ FAMILIES = [(name, family) for name in ops.names() for family in ops.get(name).f
 each_operation = pytest.mark.parametrize("name", ops.names())
 
 
-def test_an_unknown_operation_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=rf"unknown operation 'matmull'; there are {', '.join(ops.names())}, or all"):
+def test_an_unknown_operation_names_the_nearest_or_else_all() -> None:
+    with pytest.raises(UsageError, match=r"operation 'matmull'; did you mean matmul or int4_matmul\? `.* list`"):
         ops.get("matmull")
+    with pytest.raises(UsageError, match=rf"unknown operation 'zz'; there are {', '.join(ops.names())}, or all"):
+        ops.get("zz")
 
 
 def test_names_and_options_are_read_without_importing_a_framework() -> None:

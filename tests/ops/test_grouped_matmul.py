@@ -1,4 +1,4 @@
-"""grouped_matmul: sizes of experts, its bound, and lines that neither read weights nor write rows of other experts."""
+"""grouped_matmul: sizes of experts, its bound, and kernels that use weights and rows of no other expert."""
 
 from __future__ import annotations
 

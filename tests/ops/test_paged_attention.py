@@ -1,4 +1,4 @@
-"""paged_attention: its inputs, its bound, and lines that read no slot without a token."""
+"""paged_attention: its inputs, its bound, and implementations that read no slot without a token."""
 
 from __future__ import annotations
 

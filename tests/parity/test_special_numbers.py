@@ -1,4 +1,4 @@
-"""The plain torch and NumPy lines pass every telling case with special numbers in one operand, in every dtype.
+"""The plain torch and NumPy kernels pass every telling case with special numbers in one operand, in every dtype.
 
 A plain run takes some of these cases in some dtypes only; a user's kernel that computes the same must pass all.
 """

@@ -146,7 +146,7 @@ def test_an_argument_of_the_covering_set_leaves_results_that_tell(name: str, inp
 
 
 @pytest.mark.parametrize("name", ops.names())
-def test_the_suites_own_lines_run_every_level_once_and_each_case_in_one_dtype(name: str) -> None:
+def test_the_suites_own_implementations_run_every_level_once_and_each_case_in_one_dtype(name: str) -> None:
     op = ops.get(name)
     shares = [set(op.telling_cases(dtype, op.precisions(dtype)[0], first=True)) for dtype in op.dtypes]
     assert sum(map(len, shares)) == len(set().union(*shares))

@@ -102,7 +102,7 @@ def test_new_inputs_and_gates_are_no_work_outside_of_samples(monkeypatch: pytest
     monkeypatch.setattr("suite.ranks.sampling.JUDGED_ROUNDS", 0)
     monkeypatch.setattr(group, "meet", lambda: None)
     monkeypatch.setattr(group, "largest", float)
-    monkeypatch.setattr(group, "of_all", lambda value: [value])
+    monkeypatch.setattr(group, "gathered", lambda value: [value])
     monkeypatch.setattr(group, "shared_random", lambda: Random(1))
 
     def draw(seed: int) -> tuple[()]:

@@ -37,7 +37,7 @@ def of_device(*, gpu: bool) -> list[Cheat]:
 
 
 def chosen(files: Sequence[Cheat]) -> list[Cheat]:
-    """Those of `make test`: one of each kind, of the most usual case that has one: few runs."""
+    """The cheats of `make test`: one of each kind, on the most usual case that has one, so that runs are few."""
     of_case, found = Counter(map(key, files)), {}
     for each in sorted(files, key=lambda each: -of_case[key(each)]):
         found.setdefault(each.kind, each)

@@ -1,4 +1,4 @@
-"""Three times the same call: the order is drawn anew in each round, so that no line gains by its position."""
+"""Three times the same call: the order is drawn anew in each round, so that no call gains by its position."""
 
 from __future__ import annotations
 

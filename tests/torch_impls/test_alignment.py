@@ -1,4 +1,4 @@
-"""Which tensors the fused attention kernels can read: 16 bytes at a time, without a check of their own."""
+"""The fused attention kernels need rows at multiples of 16 bytes; they do not check it themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the lines of matmul over shapes."""
+"""The tables of the implementations of matmul over shapes."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def adam_step(
     weight_decay: float = 0.0,
     decoupled: bool = False,
 ) -> tuple[Float[Tensor, ...], Float[Tensor, ...], Float[Tensor, ...]]:
-    """(param, m, v) after a step of Adam or AdamW: the formulas of the plain line, row-major tensors of one shape.
+    """(param, m, v) after a step of Adam or AdamW: the plain implementation's formulas, row-major tensors of one shape.
 
     Another step number is compiled anew, since the corrections are constants of the kernel.
 

@@ -1,4 +1,4 @@
-"""The product alone and the all-gather alone, of the plain line."""
+"""The product alone and the all-gather alone, of the plain implementation."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _losses = compiled("cross_entropy", _plain)
 def cross_entropy(
     logits: Logits, target: Target, *, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> tuple[Loss, Logits]:
-    """(loss, dlogits) as in the plain line; float32 inside, rounded once.
+    """(loss, dlogits) as in the plain implementation; float32 inside, rounded once.
 
     Row-major operands. Raises ValueError for other shapes and dtypes; NotImplementedError for strides and for few
     elements. A target that is no column is an assertion in the kernel.

@@ -16,9 +16,10 @@ REQUIRES = "sm_90"
 def cross_entropy(
     logits: Logits, target: Target, *, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> tuple[Loss, Logits]:
-    """(loss, dlogits) as in the plain line, in float32, rounded once. The backward pass reads the logits again.
+    """(loss, dlogits) as in the plain implementation, in float32, rounded once.
 
-    Raises ValueError for other shapes and dtypes; NotImplementedError for smoothing, which the library lacks.
+    The backward pass reads the logits again. Raises ValueError for other shapes and dtypes; NotImplementedError for
+    smoothing, which the library lacks.
     """
     check_cross_entropy(logits, target, label_smoothing=label_smoothing)
     if label_smoothing:

@@ -1,4 +1,4 @@
-"""The parts of the plain line, each alone: this rank's gradients, and the sums over the ranks."""
+"""The parts of the plain implementation, each alone: this rank's gradients, and the sums over the ranks."""
 
 from __future__ import annotations
 

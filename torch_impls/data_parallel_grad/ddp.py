@@ -27,7 +27,7 @@ def data_parallel_grad(
 
     Weight and bias fill one or two buckets, since DDP splits no parameter. Autograd computes dx and dweight together.
     The module is kept between calls. Its communication hook sums gradients; that of DDP averages them. Arguments and
-    errors: those of the plain line; NotImplementedError also for an empty x or weight.
+    errors: those of the plain implementation; NotImplementedError also for an empty x or weight.
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:

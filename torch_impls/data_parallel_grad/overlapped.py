@@ -26,7 +26,7 @@ def data_parallel_grad(
     """(dx, dweight, dbias) of `linear_sigmoid_grad`, the last two summed over the ranks of `group`.
 
     dweight and dbias come first; NCCL sums them on its own stream while dx is computed. Arguments and errors: those of
-    the plain line.
+    the plain implementation.
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
 

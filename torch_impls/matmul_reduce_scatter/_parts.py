@@ -1,4 +1,4 @@
-"""The parts of the plain line, each alone: the product and the reduce-scatter."""
+"""The parts of the plain implementation, each alone: the product and the reduce-scatter."""
 
 from __future__ import annotations
 

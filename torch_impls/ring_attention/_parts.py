@@ -1,4 +1,4 @@
-"""The parts of the plain line, each alone: this rank's attention and the all-gather."""
+"""The parts of the plain implementation, each alone: this rank's attention and the all-gather."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parts(
 ) -> dict[str, Callable[[], object]]:
     """`product`: attention over as many (query, key) pairs as this rank has, by SDPA; `communication`: the all-gather.
 
-    Causal: half of the queries with all keys: as many pairs as the rank's visible ones, but for half a pair a query.
+    Causal: half of the queries with all keys. These pairs are as many as the visible ones, less half a pair a query.
     """
     own = torch.stack((k, v))
     gathered = own.new_empty(2 * group.size(), *k.shape)

@@ -1,6 +1,6 @@
 """The sum over all ranks in two steps, in Triton: every rank adds one share, then sends its sums to all others.
 
-A rank stores 2 (ranks - 1) / ranks N elements to the others, where in the plain line it reads (ranks - 1) N.
+A rank stores 2 (ranks - 1) / ranks N elements to the others, where in the plain implementation it reads (ranks - 1) N.
 """
 
 import torch.distributed as dist

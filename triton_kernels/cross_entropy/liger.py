@@ -14,7 +14,7 @@ REQUIRES = "cuda"  # it tests the targets and counts them on the device
 def cross_entropy(
     logits: Logits, target: Target, *, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> tuple[Loss, Logits]:
-    """(loss, dlogits) as in the plain line. The logits are copied first, since the library overwrites them.
+    """(loss, dlogits) as in the plain implementation. The logits are copied first, since the library overwrites them.
 
     Raises ValueError for other shapes and dtypes; NotImplementedError in 16 bits, where the library rounds the losses.
     """

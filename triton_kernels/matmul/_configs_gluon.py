@@ -106,7 +106,7 @@ def tile_count(config: dict[str, int], M: int, N: int) -> int:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that are too few for the device, and tiles that are smaller than needed for that."""
+    """Drops sizes that give too few tiles for the device, and sizes below what this requires."""
     processors = multiprocessors(args["a_desc"].base)
     tiles = {config: tile_count(config.kwargs, args["M"], args["N"]) for config in configs}
     return without_small_tiles(with_enough_tiles(tiles, processors), processors)

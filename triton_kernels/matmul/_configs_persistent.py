@@ -78,7 +78,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that are too few for the device, and tiles that are smaller than needed for that."""
+    """Drops sizes that give too few tiles for the device, and sizes below what this requires."""
     processors = multiprocessors(args["a_desc"].base)
     tiles = with_enough_tiles(tile_counts(configs, args["M"], args["N"]), processors)
     return without_small_tiles(tiles, processors)

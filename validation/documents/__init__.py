@@ -4,7 +4,7 @@ python -m validation.documents             # prints lines that differ from the r
 python -m validation.documents --write     # writes the numbers of the results into the pages
 
 A module has `PAGE`, the page's path, and `filled(text)`, the page with the numbers of the results. Texts, links and
-the names of lines are written by hand, unless the module makes the whole table.
+the names of implementations are written by hand, unless the module makes the whole table.
 """
 
 from __future__ import annotations

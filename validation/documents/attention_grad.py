@@ -1,4 +1,4 @@
-"""docs/lab/attention_grad.md: the lines of the gradient at S = 4096 in the committed table."""
+"""docs/lab/attention_grad.md: the implementations of the gradient at S = 4096 in the committed table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/lab/attention_targets.md: attention's ratios to the best vendor line beside their targets.
+"""docs/lab/attention_targets.md: attention's ratios to the best vendor implementation beside their targets.
 
     python -m validation.documents.attention_targets   # writes examples/attention*_shapes.csv again
 
@@ -36,7 +36,7 @@ OURS = {
     },
     "attention_grad": {each: (each,) for each in ("triton/peeled", "triton/gluon", "cuda/wgmma", "jax/pallas")},
 }
-"""The columns of our lines, each with its lines. A column shows the fastest of them."""
+"""The columns of our implementations, each with its lines. A column shows the fastest of them."""
 FIRST = {TRITON: 0.85, "triton/gluon": 1.08, "cuda/auto": 1.08, "jax/pallas": 0.95}
 CAUSAL = {TRITON: 0.85, "triton/gluon": 1.05, "cuda/auto": 1.05, "jax/pallas": 0.92}
 NARROW = {TRITON: 0.95, "triton/gluon": 1.05, "cuda/auto": 1.08, "jax/pallas": 0.95}
@@ -88,7 +88,7 @@ def label(shape: Shape, causal: bool) -> str:
 
 
 def measured(operation: str) -> dict[str, Ratios]:
-    """Return the bfloat16 rows by case and column, a row of our fastest line for each column of ours."""
+    """Return the bfloat16 rows by case and column, a row of our fastest implementation for each column of ours."""
     found: dict[str, Ratios] = {}
     path = RESULTS / f"{operation}_sizes" / f"{operation}.csv"
     column = {line: name for name, lines in OURS[operation].items() for line in lines}
@@ -105,7 +105,7 @@ def best(operation: str, rows: Ratios) -> float:
 
 
 def forward_targets(shape: Shape, causal: bool) -> dict[str, float]:
-    """Return the target of each column that has one, and of the best line of ours ("best")."""
+    """Return the target of each column that has one, and of the best implementation of ours ("best")."""
     _, h, h_kv, s_q, s_k, d = shape
     if shape in drawn(True) or s_q != s_k or h != h_kv:
         return {}

@@ -1,4 +1,4 @@
-"""docs/ladder.md: the numbers of the rungs, each beside the present name of its line."""
+"""docs/ladder.md: the numbers of the rungs, each beside the present name of its implementation."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ EARLIER_NAMES = {
 
 
 def row_of(table: str, implementation: str, *case: str, kind: str = "") -> Row | None:
-    """Find the row of a line by its present name, or in an older table by its earlier name."""
+    """Find the row of an implementation by its present name, or in an older table by its earlier name."""
     if not (H200 / f"{table}.csv").exists():
         return None
     lines = {each.implementation for each in rows(table)}
     earlier = {new: old for new, old in EARLIER_NAMES.get(kind or table, {}).items() if new not in lines}
-    if implementation in earlier.values():  # there it is the name of another line
+    if implementation in earlier.values():  # there it is the name of another implementation
         return None
     name = earlier.get(implementation, implementation)
     return next((each for each in of_case(table, *case) if each.implementation == name), None)

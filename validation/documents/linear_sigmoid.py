@@ -1,4 +1,4 @@
-"""docs/lab/linear_sigmoid.md: the lines of linear_sigmoid and of its gradient in the committed tables."""
+"""docs/lab/linear_sigmoid.md: the implementations of linear_sigmoid and of its gradient in the committed tables."""
 
 from __future__ import annotations
 

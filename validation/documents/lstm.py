@@ -1,4 +1,4 @@
-"""docs/lab/lstm.md: the lines of lstm in the committed table."""
+"""docs/lab/lstm.md: the implementations of lstm in the committed table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lines(table: Sequence[Line]) -> None:
 
 
 def by_latency() -> Iterator[float]:
-    """Yield for each case the latency of cuDNN over the least of our lines."""
+    """Yield for each case the latency of cuDNN over the least of our implementations."""
     cases: dict[tuple[str, str], list[Row]] = {}
     for each in rows("lstm"):
         cases.setdefault((each.case, each.dtype), []).append(each)
@@ -41,7 +41,7 @@ def sentences() -> Iterator[tuple[str, Sequence[str]]]:
     yield r"by `(python -m suite compare [^`]*)` under", [command("lstm")]
     yield r"B=1 takes ([\d.]+) us a step", [step(ONE)]
     yield r"each block waits for 32 others: ([\d.]+) us", [step(LARGE)]
-    yield r"our fastest lines are ([\d.]+) to ([\d.]+) times as fast", span(list(by_latency()), 1)
+    yield r"our fastest implementations are ([\d.]+) to ([\d.]+) times as fast", span(list(by_latency()), 1)
     large = [ms(row("lstm", each, LARGE).device_us) for each in ("cuda/wgmma", "torch")]
     yield r"by `compare`: `cuda/wgmma`; cuDNN \| ([\d.]+); ([\d.]+)", large
 

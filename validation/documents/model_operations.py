@@ -1,4 +1,4 @@
-"""docs/lab/model_operations.md: the best vendor and our lines of the operations of models on an H100.
+"""docs/lab/model_operations.md: the best vendor and our implementations of the operations of models on an H100.
 
 The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation, and of options beside it,
 a folder for each option of an operation.
@@ -30,7 +30,7 @@ PRODUCTS = (
 
 
 def table() -> str:
-    """The best vendor row of each case, and the fastest line of ours in Triton and CUDA beside it, as Markdown."""
+    """The best vendor row of each case beside our fastest implementations in Triton and CUDA, as Markdown."""
     lines = [
         "| case | best vendor | us | of limit | Triton | CUDA | our of limit |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -69,7 +69,7 @@ def fastest(rows: Sequence[Row]) -> Row:
 def ratio(rows: Sequence[Row]) -> str:
     """The best vendor's time over that of the fastest of these rows, and its variant: `1.010 (registers)`.
 
-    Empty without rows: plain lines that take long are not timed at these sizes.
+    Empty without rows: plain implementations that take long are not timed at these sizes.
     """
     if not rows:
         return ""
@@ -79,7 +79,7 @@ def ratio(rows: Sequence[Row]) -> str:
 
 
 def least_share() -> str:
-    """Format the least share of the bandwidth of our fastest lines, in the cases that the page says are level."""
+    """Format the least share of the bandwidth that our fastest kernels reach in the cases that the page calls level."""
     shares = []
     for operation in LEVEL:
         for rows in by_case(read_rows(RESULTS / operation / f"{operation}.csv")):

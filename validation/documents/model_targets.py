@@ -1,4 +1,4 @@
-"""The targets of the operations of models, and which of them our fastest lines reach (docs/lab/model_operations.md)."""
+"""The targets of the operations of models, and which our fastest kernels reach (docs/lab/model_operations.md)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Judged:
 
     @property
     def cells(self) -> list[str]:
-        """Operation and case, line, share, least share, ratio, least ratio."""
+        """Operation and case, implementation, share, least share, ratio, least ratio."""
         row, target = self.row, self.target
         case = f"{row.operation} {row.case.replace(',', ' ')} {row.dtype}"
         share = [f"{row.of_limit or 0.0:.2f}", f"{target.of_limit:.2f}"] if target.of_limit else ["", ""]

@@ -1,4 +1,4 @@
-"""docs/lab/multi_head_attention.md: the lines of a layer in the committed table."""
+"""docs/lab/multi_head_attention.md: the implementations of a layer in the committed table."""
 
 from __future__ import annotations
 

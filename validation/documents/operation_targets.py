@@ -1,4 +1,4 @@
-"""docs/lab/operation_targets.md: our best line beside its target in the cases of each operation.
+"""docs/lab/operation_targets.md: our best implementation beside its target in the cases of each operation.
 
 Attention and its gradient have a table of their own (attention_targets.py), and so have products over shapes
 (matmul_lines.py).
@@ -26,7 +26,7 @@ ROWWISE = ("sum", "layer_norm", "rms_norm")
 
 @dataclass(frozen=True)
 class Target:
-    """The smallest `vs_best` that a line, or our best line, should reach in the cases of these sizes."""
+    """The smallest `vs_best` that an implementation, or our best one, should reach in the cases of these sizes."""
 
     operation: str
     least: float
@@ -84,7 +84,7 @@ def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, Target]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """Our row of a case beside its target, and the fastest vendor line of that case."""
+    """Our row of a case beside its target, and the fastest vendor implementation of that case."""
 
     row: Row
     least: float
@@ -116,7 +116,7 @@ def all_judged() -> Iterator[Judged]:
 
 
 def table() -> str:
-    """Format as Markdown the targets met by each operation and line, and a row for each target that is missed."""
+    """Format as Markdown how many targets each implementation meets, and a row for each target that is missed."""
     found = list(all_judged())
     groups: dict[str, list[Judged]] = {}
     for each in found:
@@ -146,7 +146,7 @@ def span(values: Sequence[float], digits: int = 3) -> str:
 
 
 def best(operation: str, case: str, dtype: str) -> str:
-    """Format the ratio of our fastest line."""
+    """Format the ratio of our fastest implementation."""
     found = [row.vs_best or 0.0 for row in of_case(operation, case, dtype) if row.is_ours]
     return f"{max(found):.3f}"
 

@@ -1,4 +1,4 @@
-"""docs/lab/rungs.md: the times of all lines of ours in one run on an H100."""
+"""docs/lab/rungs.md: the times of all implementations of ours in one run on an H100."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CHOSEN = {
 """Cases and types that are shown. Each line covers one of them."""
 HEAD = """# All rungs on an H100
 
-Microseconds of `torch` and of our lines without the choosers, and in brackets torch's time over the line's: above 1 is
-faster than torch. A cell is empty where a line does not cover the case. Cold L2 cache, random normal inputs;
-{device}, driver {driver}, torch {torch}, triton {triton}.
+Microseconds of `torch` and of our implementations without the choosers, and in brackets torch's time over each one's:
+above 1 is faster than torch. A cell is empty where an implementation does not cover the case. Cold L2 cache, random
+normal inputs; {device}, driver {driver}, torch {torch}, triton {triton}.
 The [results](../../results/nvidia-h100-80gb-hbm3/rungs) have more cases.
 `python -m validation.documents --write` makes this page. The commands of the two runs:
 

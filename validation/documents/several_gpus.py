@@ -1,4 +1,4 @@
-"""docs/several_gpus.md: our fastest line of each problem over several GPUs, beside the baseline."""
+"""docs/several_gpus.md: our fastest implementation of each problem over several GPUs, beside the baseline."""
 
 from __future__ import annotations
 

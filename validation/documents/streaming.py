@@ -24,7 +24,7 @@ def rungs(lines: Sequence[Line]) -> None:
 
 
 def sentences() -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the range of the best line of each framework, over all cases of 2^28 elements and dtypes on an H200."""
+    """Yield the range of each framework's best implementation, over all cases of 2^28 elements on an H200."""
     best = {}
     for operation, case in CASES.items():
         for row in rows(operation):

@@ -1,4 +1,4 @@
-"""Wrong kernels that are derived from the suite's own lines, to measure what the check catches."""
+"""Wrong kernels that are derived from the suite's own implementations, to measure what the check catches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that survive although they were derived from a right line: why each is right, or what no plain run shows."""
+"""Mutants that survive: why each is right although it was changed, or what no plain run shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that change one place in the source of a line: an operator, a constant, a bound, a condition, a rounding."""
+"""Mutants that change one place in the source: an operator, a constant, a bound, a condition, a rounding."""
 
 from __future__ import annotations
 

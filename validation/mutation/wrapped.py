@@ -1,4 +1,4 @@
-"""Mutants that change the operands, the arguments or the result of a right line: mistakes that any kernel may have.
+"""Mutants that change the operands, the arguments or the result of a right kernel: mistakes that any may have.
 
 They follow from the declarations of an operation: its dimensions, operands, results and arguments.
 """
@@ -24,7 +24,7 @@ FIXED = 64
 
 
 def mutants(op: Operation, line: str, load: Callable[[], Function]) -> Iterator[Mutant]:
-    """Yield the mutants of a line that takes torch tensors. load: returns its function."""
+    """Yield the mutants of an implementation that takes torch tensors. load: returns its function."""
     case = op.case(op.shape_of_sizes({name: sizes[1] for name, sizes in op.covered_sizes().items()}))
     shapes = op.operands(case)
 

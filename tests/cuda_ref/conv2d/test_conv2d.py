@@ -17,7 +17,7 @@ HALF = torch.float16
 
 
 def integers(*shape: int) -> Tensor:
-    """Whose products are exact in any type."""
+    """Small integers, whose products are exact in any type."""
     return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(0)).to(HALF)
 
 

@@ -1,4 +1,4 @@
-"""Lines that choose among kernels: they name what they run, and lines with the name of a kernel choose no other."""
+"""Choosers name the kernels that they run, and an implementation with the name of a kernel runs no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of attention that choose: `config` names the kernels that they launch, and each case has its kernel."""
+"""The choosers of attention: `config` names the kernels that they launch, and each case has its kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target of each case, and the line that it is for."""
+"""The target of each case, and the implementation that it is for."""
 
 from __future__ import annotations
 

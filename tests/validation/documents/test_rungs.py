@@ -1,4 +1,4 @@
-"""The page of all rungs has all lines."""
+"""The page of all rungs has all implementations."""
 
 from __future__ import annotations
 
