@@ -33,6 +33,31 @@ __device__ __forceinline__ uint8_t float8_of(float x) {
 
 __device__ __forceinline__ uint8_t int8_of(float x) { return x == x ? uint8_t(__float2int_rn(x)) : uint8_t(0); }
 
+// Four codes at a time, the first in the lowest byte.
+__device__ __forceinline__ uint32_t float8_of(const float (&x)[4]) {
+    uint32_t word;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    asm("{\n.reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};\n}"
+        : "=r"(word)
+        : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
+#else
+    word = 0;
+    for (int i = 0; i < 4; ++i) word |= uint32_t(float8_of(x[i])) << (8 * i);
+#endif
+    return word;
+}
+
+// |x| is at most 127 and not NaN: the sum with 1.5 * 2^23 has the integer in its low bits. A conversion takes longer.
+__device__ __forceinline__ uint32_t int8_of(const float (&x)[4]) {
+    uint32_t bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(x[i] + 0x1.8p23f);
+    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+}
+
 // The type of codes, as an argument: a template parameter would double the time to compile the kernels.
 struct Codes {
     bool int8;
@@ -43,16 +68,21 @@ struct Codes {
         return found < LEAST_SCALE ? LEAST_SCALE : found;
     }
 
-    // Writes the codes of COUNT numbers; `number(i)` is number i.
+    __device__ __forceinline__ uint8_t code(float x) const { return int8 ? int8_of(x) : float8_of(x); }
+
+    // Writes the codes of COUNT numbers, a multiple of four; `number(i)` is number i, and `inverse` 1 / scale.
     template <int COUNT, typename Number>
-    __device__ __forceinline__ void write(uint8_t (&codes)[COUNT], Number number) const {
-        if (int8) {
+    __device__ __forceinline__ void write(uint8_t (&codes)[COUNT], float inverse, Number number) const {
+        uint32_t words[COUNT / 4];
+        const uint32_t finite = inverse > 0.0f ? ~0u : 0u;  // or a number of the group is NaN or infinite
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) codes[i] = int8_of(number(i));
-        } else {
+        for (int i = 0; i < COUNT / 4; ++i) {
+            float x[4];
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) codes[i] = float8_of(number(i));
+            for (int j = 0; j < 4; ++j) x[j] = number(4 * i + j) * inverse;
+            words[i] = int8 ? int8_of(x) & finite : float8_of(x);
         }
+        memcpy(codes, words, COUNT);
     }
 };
 
@@ -73,8 +103,6 @@ __device__ __forceinline__ void code_group(Codes kind, int64_t group, int64_t m,
     if (threadIdx.x == 0) scales[group] = scale;
     for (int64_t i = threadIdx.x; i < count; i += WARP) {
         const int64_t row = top + i / width, column = left + i % width;
-        uint8_t code[1];
-        kind.write(code, [&](int) { return number(row, column) / scale; });
-        codes[row * n + column] = code[0];
+        codes[row * n + column] = kind.code(number(row, column) / scale);
     }
 }

@@ -24,9 +24,7 @@ __global__ void __launch_bounds__(WARP* GROUPS)
     if (threadIdx.x == 0) scales[group] = scale;
     for (int64_t i = threadIdx.x; i < count; i += WARP) {
         const int64_t row = top + i / width, column = left + i % width;
-        uint8_t code[1];
-        kind.write(code, [&](int) { return to_float(x[row * stride_m + column * stride_n]) / scale; });
-        codes[row * n + column] = code[0];
+        codes[row * n + column] = kind.code(to_float(x[row * stride_m + column * stride_n]) / scale);
     }
 }
 

@@ -17,9 +17,9 @@ struct Products {
     uint4 a[PACKS], b[PACKS];
     float y[PACKS][LANES];
 
-    __device__ __forceinline__ void load(int pack, const T* from_a, const T* from_b, bool within) {
-        a[pack] = b[pack] = {0, 0, 0, 0};
-        if (!within) return;
+    // Without a condition, so that all loads of a thread are on the way at a time. Beyond the edges of a group the caller
+    // loads another pack of it, which does not change its largest number.
+    __device__ __forceinline__ void load(int pack, const T* from_a, const T* from_b) {
         a[pack] = *reinterpret_cast<const uint4*>(from_a);
         b[pack] = *reinterpret_cast<const uint4*>(from_b);
     }
@@ -30,7 +30,7 @@ struct Products {
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) {
             const float x = element<T>(a[pack], lane);
-            y[pack][lane] = x * sigmoid_accurate(x) * element<T>(b[pack], lane);
+            y[pack][lane] = x * sigmoid_near(x) * element<T>(b[pack], lane);
             size = max(size, magnitude_of(y[pack][lane]));
         }
         return size;
@@ -38,7 +38,7 @@ struct Products {
 
     __device__ __forceinline__ void store(int pack, uint8_t* to, Codes kind, float inverse) const {
         Pack<uint8_t, LANES> codes;
-        kind.write(codes.at, [&](int lane) { return y[pack][lane] * inverse; });
+        kind.write(codes.at, inverse, [&](int lane) { return y[pack][lane]; });
         *reinterpret_cast<Pack<uint8_t, LANES>*>(to) = codes;
     }
 };
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const auto column = [](int pack) { return Registers<T, PACKS, true>::index(pack, 0); };
 #pragma unroll
     for (int pack = 0; pack < PACKS; ++pack) {
-        const int j = column(pack);
-        products.load(pack, a + row * a_m + j, b + row * b_m + j, j < n);
+        const int j = column(pack) < n ? column(pack) : 0;
+        products.load(pack, a + row * a_m + j, b + row * b_m + j);
     }
     unsigned size = 0;
 #pragma unroll
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(TILE_THREADS<T>)
     Products<T> products;
 #pragma unroll
     for (int pack = 0; pack < PACKS; ++pack) {
-        const int64_t row = top + pack * STEP;
-        products.load(pack, a + row * a_m + column, b + row * b_m + column, within(pack));
+        const int64_t row = min(top + pack * STEP, m - 1), j = column < n ? column : tile_n * SIDE;
+        products.load(pack, a + row * a_m + j, b + row * b_m + j);
     }
     unsigned sizes[PACKS];
 #pragma unroll
