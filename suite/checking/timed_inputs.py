@@ -8,8 +8,9 @@
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
 - Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
-- Operations with much arithmetic for each element, such as products, draw each operand anew in half of the rounds: a
-  kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction of the operation.
+- Operations with much arithmetic for each element, such as products, and users' files draw each operand anew in three
+  of five rounds: a kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction
+  of the operation.
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
@@ -52,9 +53,11 @@ EXAMINED_EARLIER = 12
 """Earlier inputs that are tried as an explanation of a wrong result."""
 SPARSE = (64, 1024)
 """A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
-DENSE, DENSE_FLOPS = (1, 1, *SPARSE), 64
-"""The same for operations with so many arithmetic operations for each element of their operands. With two operands,
-three of four rounds draw at least one of them anew."""
+DENSE, DENSE_FLOPS = (1, 1, 1, *SPARSE), 64
+"""The same for operations with so many arithmetic operations for each element of their operands, and for users' files.
+Most rounds draw an operand anew, so that the median time is that of such a round."""
+DENSE_ELEMENTS = 1 << 24
+"""Largest operands that are drawn anew for a user's file in an operation with less arithmetic: drawing takes longer."""
 HOLD_PERIOD = 8
 """One round of so many holds its results themselves, which must not change. Earlier rounds do so more often."""
 HOST_BYTES = 1 << 30
@@ -104,16 +107,20 @@ class TimedInputs:
     """The buffers of `problem` as the inputs of timed calls, whose results are found in `results`.
 
     rebind: is called after each change, to renew arrays that are copies of the buffers.
+    of_file: a user's file is timed.
     """
 
-    def __init__(self, problem: Problem, results: Results, rebind: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, problem: Problem, results: Results, rebind: Callable[[], None] = lambda: None, *, of_file: bool = False
+    ) -> None:
         self._problem, self._results, self._rebind = problem, results, rebind
         self._random = SystemRandom()
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.family(problem.case.inputs)
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
         elements = sum(flat.numel() for flat in self._operands(problem.buffers))
-        self._stretches = DENSE if problem.op.flops(problem.case) >= DENSE_FLOPS * elements else SPARSE
+        much = problem.op.flops(problem.case) >= DENSE_FLOPS * elements
+        self._stretches = DENSE if much or (of_file and elements <= DENSE_ELEMENTS) else SPARSE
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0

@@ -1,24 +1,28 @@
 """Times calls in external processes on a CPU, by this process's clock and by bytes that this process has read.
 
-A sample begins when the external process, until then stopped, may run, and ends when this process has copied the whole
-result out of the shared memory. The inputs got their values and the cache was evicted while the process was stopped.
-A result can therefore be computed neither before its sample nor after it.
-
-The time of a call is the external process's own measurement, plus the part of the span that it does not explain. The
-unavoidable part is known from samples without a call, which are taken in between in a process without a user's file.
+A sample begins when the external process, until then stopped, may run, and ends when this process has read the whole
+result in the memory of that process, which is stopped again. The inputs got their values and the cache was evicted
+while it was stopped. A result can therefore be computed neither before its sample nor after it. The process's own
+measurement of the call counts within that span, with what its samples usually take longer than samples without a call.
+These are taken in between, in a process that has loaded no file: their outputs are only filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import errno
+import math
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import torch
 
 from suite.checking.calls import RefusedError
+from suite.checking.memory import is_dense
+from suite.external import foreign_memory
 from suite.external import protocol as p
-from suite.external.process import check_claim
+from suite.external.process import RaisedError, check_claim
+from suite.problem.outputs import joined, judged_dtype, judged_shape
 from suite.timing.recorder import Sample
 from suite.timing.sampling import Sampled
 from suite.timing.stats import median
@@ -33,23 +37,25 @@ EMPTY_PERIOD = 3
 
 
 class HostResults:
-    """The results of samples, each copied out of its shared memory within its span."""
+    """The results of samples, each read from the memory of its process within its span."""
 
     def __init__(self, cases: Mapping[str, SharedCase]) -> None:
         self.names = tuple(cases)
         self.refusals: dict[str, str] = {}
         self.keeps = False
         self._cases = cases
-        self._copies = {name: torch.empty_like(case.result) for name, case in cases.items()}
+        self._outputs = {name: Outputs(case) for name, case in cases.items()}
 
-    def take(self, name: str) -> None:
-        """Copy the result of the latest sample of `name`."""
-        self._copies[name].copy_(self._cases[name].result)
+    def take(self, name: str, sampled: p.Sampled) -> None:
+        """Read the result of the latest sample of `name`."""
+        self.refusals[name] = sampled.refusal
+        if not sampled.refusal:
+            self._outputs[name].read(sampled.places)
 
     def latest(self, name: str, result: object) -> torch.Tensor:
         if self.refusals[name]:
             raise RefusedError(self.refusals[name])
-        return self._copies[name]
+        return joined(self._outputs[name].tensors())
 
     def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
         def read() -> torch.Tensor:
@@ -60,15 +66,59 @@ class HostResults:
         return read
 
 
+class Outputs:
+    """Memory for the outputs of a sample of `case`, as their process stores them."""
+
+    def __init__(self, case: SharedCase) -> None:
+        shapes, dtypes = case.problem.output_shapes, case.problem.output_dtypes
+        self._pid = case.process.pid
+        self._shapes = [judged_shape(*form) for form in zip(shapes, dtypes, strict=True)]
+        self._flat = [
+            torch.empty(math.prod(shape), dtype=getattr(torch, judged_dtype(dtype)))
+            for shape, dtype in zip(self._shapes, dtypes, strict=True)
+        ]
+        self._strides: list[tuple[int, ...]] = []
+
+    def read(self, places: Sequence[p.Place]) -> None:
+        """Read the outputs. Raises `RaisedError` if that is impossible."""
+        if len(places) != len(self._flat):
+            raise RaisedError(p.Raised("error", f"{len(places)} outputs, expected {len(self._flat)}"))
+        self._strides = [place.strides for place in places]
+        try:
+            for place, flat in zip(places, self._flat, strict=True):
+                foreign_memory.read(self._pid, place.address, flat)
+        except OSError as error:
+            raise RaisedError(p.Raised("error", unread(error))) from None
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The outputs that were read last. Raises `RefusedError` for strides that leave gaps or overlap."""
+        return [_view(*each) for each in zip(self._flat, self._shapes, self._strides, strict=True)]
+
+
+def _view(flat: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    if len(strides) != len(shape) or not is_dense(shape, strides):
+        raise RefusedError(f"strides: the result has strides {strides}, expected an array without gaps")
+    if 0 in shape:
+        return flat.view(shape)
+    return flat.as_strided(shape, [stride if size > 1 else 1 for size, stride in zip(shape, strides, strict=True)])
+
+
+def unread(error: OSError) -> str:
+    """The reason of a row whose result could not be read."""
+    reason = f"its result cannot be read in its process (process_vm_readv: {error.strerror})"
+    return reason if error.errno != errno.EPERM else f"{reason}: kernel.yama.ptrace_scope must be 0 or 1"
+
+
 class EmptySamples:
     """Samples without a call, with arrays of `framework`, in the process of `case`, which has loaded no file.
 
-    They hand out a result of the case's size that was there before. `spans` are the times of earlier ones, in ns.
+    They fill outputs of the case's size, whose time by that process is left out. `spans` are the other times of earlier
+    ones, in ns.
     """
 
     def __init__(self, case: SharedCase, framework: str, evict: Callable[[], None], spans: list[float]) -> None:
         self._process, self._framework, self._evict, self.spans = case.process, framework, evict, spans
-        self._from, self._to = case.result, torch.empty_like(case.result)
+        self._outputs = Outputs(case)
 
     def begin(self) -> None:
         """Take the samples before a measurement, unless there are earlier ones."""
@@ -84,9 +134,9 @@ class EmptySamples:
         """Take one, while the process is stopped."""
         self._evict()
         begin = perf_counter_ns()
-        self._process.sample(p.Sample("", self._framework))
-        self._to.copy_(self._from)
-        self.spans.append(perf_counter_ns() - begin)
+        sampled = self._process.sample(p.Sample("", self._framework))
+        self._outputs.read(sampled.places)
+        self.spans.append(perf_counter_ns() - begin - sampled.ready_ns)
         self._process.stop()
 
     @property
@@ -136,10 +186,9 @@ class HostRecorder:
         self._cases[name].process.expect_still()
         begin = perf_counter_ns()
         sampled = self._cases[name].process.sample(p.Sample(name, keep=self._results.keeps))
-        self._results.take(name)
+        self._results.take(name, sampled)
         span = perf_counter_ns() - begin
         self._cases[name].process.stop()
-        self._results.refusals[name] = sampled.refusal
         if isinstance(run, Sampled):
             run.issue_us = min(sampled.issued_ns, span) / 1000
         check_claim(sampled.ready_ns, span)

@@ -185,7 +185,7 @@ class ExternalPool:
                 if copied and not local.on_host:
                     case.process.ask(p.Rebind(), p.Finished)
 
-            inputs = TimedInputs(case.problem, results, rebind)
+            inputs = TimedInputs(case.problem, results, rebind, of_file=True)
             measurement = Measurement(
                 [remote_call(owner.process, name, vendor=name == vendor) for name, owner in cases.items()],
                 target,

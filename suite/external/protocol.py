@@ -126,9 +126,9 @@ class StopRecorder: ...
 
 @dataclass(frozen=True)
 class Sample:
-    """Bind the present values of the operands, call the implementation bound under `name`, and deliver its result.
+    """Bind the present values of the operands, call the implementation bound under `name`, and say where its result is.
 
-    An empty name stands for no call: an earlier array of `framework` is delivered. `keep`: the result itself is kept.
+    An empty name stands for a call that fills new arrays of `framework`. `keep`: the result itself is kept.
     """
 
     name: str
@@ -233,12 +233,21 @@ class Ran:
 
 
 @dataclass(frozen=True)
+class Place:
+    """An output in the memory of the external process: its first byte's address, and its strides in elements."""
+
+    address: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Sampled:
-    """The times of `Ran`, and the `refusal` of `Called`."""
+    """The times of `Ran`, the `refusal` of `Called`, and the outputs, which stay there until the next sample."""
 
     issued_ns: int
     ready_ns: int
     refusal: str
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)

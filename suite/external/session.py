@@ -10,13 +10,14 @@ import contextlib
 import gc
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter_ns  # bound before the file can replace it
 from typing import TYPE_CHECKING, Any, cast
 
 from suite import frameworks, ops
 from suite.external import protocol as p
 from suite.external.channel import Channel
+from suite.external.held import Held
+from suite.external.host_samples import HostSamples
 from suite.external.implementation import ExternalImplementation
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
@@ -29,34 +30,12 @@ from suite.problem.outputs import join_into
 if TYPE_CHECKING:
     import torch
 
-    from suite.checking.calls import LocalResult
     from suite.implementations.implementation import Implementation
-    from suite.problem.case import Case
     from suite.timing.intervals import Launch
     from suite.timing.recorder import DeliveringRecorder
 
 SPIN_NS = 300_000
 """Time of polling for the next command without sleeping: after a sleep the processor is slow."""
-
-
-@dataclass
-class Held:
-    """The present case: its operands, the memory of the result, and the results of calls."""
-
-    case: Case
-    operands: tuple[torch.Tensor, ...]
-    staged: tuple[torch.Tensor, ...]
-    result: torch.Tensor
-    arguments: dict[str, Any]
-    output_shapes: tuple[tuple[int, ...], ...]
-    output_dtypes: tuple[str, ...]
-    device: torch.device
-    checked: list[LocalResult]
-    kept: dict[str, list[Any]]
-    """The results of samples that the worker keeps, by name, the latest last."""
-    bound: dict[str, BoundCall]
-    empty: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
-    """Inputs and results of samples without a call, by framework."""
 
 
 class ExternalSession:
@@ -79,7 +58,7 @@ class ExternalSession:
         self._functions: dict[Reference, tuple[Callable[..., Any], Mapping[str, Any]]] = {}
         self._watching: list[Callable[[], str]] = []
         """Each ends a watch over compilations and returns its outcome."""
-        self._latest: dict[str, tuple[p.Observed, ...]] = {}
+        self._samples = HostSamples()
 
     def serve(self) -> None:
         """Answer commands until the worker closes the socket."""
@@ -161,7 +140,7 @@ class ExternalSession:
             checked=[],
             kept={},
             bound={},
-            empty={},
+            inputs={},
         )
         self._functions.clear()
         for end in self._watching:
@@ -170,7 +149,7 @@ class ExternalSession:
         return p.Finished()
 
     def _release(self) -> p.Finished:
-        self.held = None
+        self.held, self._samples = None, HostSamples()
         gc.collect()
         gc.freeze()
         if self.device.type == "cuda":
@@ -286,37 +265,10 @@ class ExternalSession:
         return self._export(bound.implementation.adapter, result)
 
     def _sample(self, command: p.Sample) -> p.Sampled:
-        """One sample by the worker's clock, which runs from its command to the end of this answer."""
+        """One sample by the worker's clock, which runs from its command until it has read the result."""
         if not command.name:
-            return self._empty_sample(frameworks.get(command.framework))
-        held, bound = self._case, self._bound_call(command.name)
-        bound.rebind(held.operands)
-        start = perf_counter_ns()
-        result = bound.issue()
-        issued = perf_counter_ns()
-        bound.implementation.adapter.wait(result)
-        ready = perf_counter_ns()
-        held.kept.setdefault(command.name, []).extend([result] * command.keep)
-        refusal = self._export(bound.implementation.adapter, result).refusal
-        return p.Sampled(issued - start, ready - start, refusal)
-
-    def _empty_sample(self, adapter: Adapter) -> p.Sampled:
-        """One sample without a call: everything else that `_sample` does."""
-        held = self._case
-        if adapter.name not in held.empty:
-            outputs = [_zeros(*form) for form in zip(held.output_shapes, held.output_dtypes, strict=True)]
-            held.empty[adapter.name] = (
-                tuple(map(adapter.to_native, held.operands)),
-                tuple(map(adapter.to_native, outputs)),
-            )
-        inputs, results = held.empty[adapter.name]
-        if not all(map(adapter.shares_memory, inputs, held.operands)):
-            list(map(adapter.to_native, held.operands))
-        start = perf_counter_ns()
-        adapter.wait(results)
-        ready = perf_counter_ns()
-        self._export(adapter, results if len(results) > 1 else results[0])
-        return p.Sampled(0, ready - start, "")
+            return self._samples.empty(self._case, frameworks.get(command.framework))
+        return self._samples.take(self._case, self._bound_call(command.name), command)
 
     def _record_sample(self, name: str) -> Any:
         """One sample by the recorder; the commands before `Go` are its preparation, the export its delivery."""
@@ -382,12 +334,6 @@ class ExternalSession:
             for name, activities in latest.items()
         )
         return p.Collected(tuple(samples), tuple(observed))
-
-
-def _zeros(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-    import torch
-
-    return torch.zeros(shape, dtype=getattr(torch, dtype))
 
 
 def _launch(launch: Launch | None) -> p.ObservedLaunch | None:

@@ -69,7 +69,7 @@ def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """Join results in new memory; a single one is returned as it is, or as a view of it, unless it is not row-major."""
     import torch
 
-    plain = [_judged(output) for output in outputs]
+    plain = [as_judged(output) for output in outputs]
     if len(plain) == 1:
         return plain[0].contiguous()
     kind = getattr(torch, joined_dtype([str(each.dtype).removeprefix("torch.") for each in plain]))
@@ -78,7 +78,7 @@ def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def join_into(to: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
     """Copy results to `to`, which has the form of `joined(outputs)`. Equal types and orders take copies alone."""
-    plain = [_judged(output) for output in outputs]
+    plain = [as_judged(output) for output in outputs]
     if len(plain) == 1:
         to.copy_(plain[0])
         return
@@ -88,7 +88,7 @@ def join_into(to: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         begin += each.numel()
 
 
-def _judged(output: torch.Tensor) -> torch.Tensor:
+def as_judged(output: torch.Tensor) -> torch.Tensor:
     """Return a result as it is judged, over the same memory."""
     import torch
 

@@ -42,6 +42,7 @@ SHAPES = {
     "vector_add": "N=65536",
     "sigmoid": "N=65536",
     "matmul": "M=192,N=192,K=192",
+    "top_k": "M=64,N=20000,K=8",
     "attention": "B=1,H=4,H_kv=2,S_q=100,S_k=100,D=64",
 }
 REQUIRED = {"OPERATION", "GPU"}

@@ -25,7 +25,7 @@ import cheats
 
 LIMIT_S = 20
 SEED = 20
-SIZE, LENGTH = 64, 1000
+SIZE, LENGTH, K = 64, 1000, 8
 same = torch.equal  # a cheat replaces it
 
 
@@ -37,6 +37,8 @@ def operands(operation: str, case: str) -> list[torch.Tensor]:
         size = dict(each.split("=") for each in case.split(","))
         B, H, H_kv, S_q, S_k, D = (int(size[name]) for name in ("B", "H", "H_kv", "S_q", "S_k", "D"))
         shapes = [(B, H, S_q, D), (B, H_kv, S_k, D), (B, H_kv, S_k, D)]
+    elif operation == "top_k":
+        shapes = [(SIZE, LENGTH)]
     else:
         shapes = [(LENGTH,)] * (1 if operation == "sigmoid" else 2)
     return [torch.randn(shape, generator=source) for shape in shapes]
@@ -50,6 +52,8 @@ def truth(operation: str, inputs: list[torch.Tensor]) -> torch.Tensor:
         return wide[0] + wide[1]
     if operation == "sigmoid":
         return 1 / (1 + torch.exp(-wide[0]))
+    if operation == "top_k":
+        return wide[0].topk(K, dim=1).values
     q, k, v = wide
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     return (q @ k.mT * q.shape[3] ** -0.5).softmax(dim=-1) @ v
@@ -70,7 +74,8 @@ def first_call(each: cheats.Cheat) -> str:
     expected, before = truth(each.operation, inputs), [x.clone() for x in inputs]
     module = load(each.path)
     native = [x if getattr(module, "framework", "torch") == "torch" else x.numpy() for x in inputs]  # also for JAX
-    result = getattr(module, each.operation)(*native)
+    result = getattr(module, each.operation)(*native, **({"k": K} if each.operation == "top_k" else {}))
+    result = result[0] if isinstance(result, tuple) else result
     result = result.detach() if isinstance(result, torch.Tensor) else torch.as_tensor(np.asarray(result))
     if result.shape != expected.shape or result.dtype != torch.float32:
         return f"{tuple(result.shape)} {result.dtype}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,18 +14,21 @@ import torch
 from suite.checking.calls import RefusedError
 from suite.external import host_timing
 from suite.external import protocol as p
-from suite.external.host_timing import EMPTY_PERIOD, EmptySamples, HostRecorder, HostResults
+from suite.external.host_timing import EMPTY_PERIOD, EmptySamples, HostRecorder, HostResults, Outputs
 from suite.external.process import RaisedError, call_ns
 from suite.timing.recorder import Sample
 
 
 class Case:
-    """A case whose process notes its commands, and writes the number of the command into the result."""
+    """A case whose process, this one, notes its commands, and writes the number of the command into the result."""
 
     def __init__(self, clock: list[int], took_ns: int, sampled: p.Sampled) -> None:
         self.result, self.log = torch.zeros(3), []  # type: ignore[var-annotated]
-        self._clock, self._took_ns, self._sampled = clock, took_ns, sampled
+        self.problem = SimpleNamespace(output_shapes=((3,),), output_dtypes=("float32",))
+        self._clock, self._took_ns = clock, took_ns
+        self._sampled = sampled if sampled.refusal else replace(sampled, places=(place(self.result),))
         self.process = SimpleNamespace(
+            pid=os.getpid(),
             stop=lambda: self.log.append("stop"),
             stay_awake=lambda: self.log.append("awake"),
             expect_still=lambda: None,
@@ -34,6 +40,17 @@ class Case:
         self._clock[0] += self._took_ns
         self.result.fill_(len(self.log))
         return self._sampled
+
+
+def place(tensor: torch.Tensor) -> p.Place:
+    return p.Place(tensor.data_ptr(), tuple(tensor.stride()))
+
+
+def outputs(*tensors: torch.Tensor) -> Outputs:
+    forms = {"output_shapes": [tuple(each.shape) for each in tensors]}
+    forms["output_dtypes"] = [str(each.dtype).removeprefix("torch.") for each in tensors]  # type: ignore[misc]
+    case: Any = SimpleNamespace(problem=SimpleNamespace(**forms), process=SimpleNamespace(pid=os.getpid()))
+    return Outputs(case)
 
 
 def empty(*spans: float) -> Any:
@@ -80,6 +97,51 @@ def test_a_result_of_another_form_is_refused(clock: list[int]) -> None:
         results.latest("it", None)
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        (torch.randn(5, 7),),
+        (torch.randn(7, 5).t(),),
+        (torch.randn(2, 3, 4).permute(1, 2, 0),),
+        (torch.randn(0, 4),),
+        (torch.tensor(2.5),),
+        (torch.randn(64), torch.arange(64)),
+        (torch.randn(1 << 19), torch.randn(3).to(torch.bfloat16)),
+    ],
+    ids=lambda result: " ".join(map(str, (tuple(each.shape) for each in result))),
+)
+def test_outputs_of_any_layout_are_read_in_their_process(result: tuple[torch.Tensor, ...]) -> None:
+    found = outputs(*result)
+    found.read([place(each) for each in result])
+    for read, given in zip(found.tensors(), result, strict=True):
+        assert torch.equal(read, given)
+        assert read.dtype == given.dtype
+
+
+@pytest.mark.parametrize("strides", [(5, 1), (0, 1), (1, 1), (3,), (10**30, 1), (-3, 1)])
+def test_strides_that_are_not_those_of_an_array_without_gaps_are_refused(strides: tuple[int, ...]) -> None:
+    result = torch.zeros(2, 3)
+    found = outputs(result)
+    found.read([p.Place(result.data_ptr(), strides)])
+    with pytest.raises(RefusedError, match="without gaps"):
+        found.tensors()
+
+
+@pytest.mark.parametrize("address", [0, 4096, 2**63, 2**64 - 8, 2**80, -1])
+def test_a_place_that_cannot_be_read_is_an_error(address: int) -> None:
+    with pytest.raises(RaisedError, match="its result cannot be read in its process"):
+        outputs(torch.zeros(3)).read([p.Place(address, (1,))])
+
+
+def test_another_number_of_outputs_is_an_error() -> None:
+    with pytest.raises(RaisedError, match="0 outputs, expected 1"):
+        outputs(torch.zeros(3)).read([])
+
+
+def test_a_system_that_forbids_to_read_is_named() -> None:
+    assert "kernel.yama.ptrace_scope" in host_timing.unread(PermissionError(errno.EPERM, "no"))
+
+
 @pytest.mark.parametrize(("claimed", "span", "found"), [(900, 1000, 900), (100, 1000, 700), (1000, 1000, 1000)])
 def test_a_claim_is_bounded_by_what_this_process_saw(claimed: int, span: int, found: int) -> None:
     assert call_ns(claimed, span, 300) == found
@@ -91,7 +153,7 @@ def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
 
 
 def test_samples_without_a_call_run_while_the_process_is_stopped_before_and_after(clock: list[int]) -> None:
-    case: Any = Case(clock, 400, p.Sampled(0, 0, ""))
+    case: Any = Case(clock, 430, p.Sampled(0, 30, ""))
     spans: list[float] = []
     taken = EmptySamples(case, "jax", lambda: case.log.append("evict"), spans)
     taken.begin()
