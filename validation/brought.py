@@ -36,8 +36,10 @@ from suite.problem.source import Kind
 
 CAPS = (8, 16, 32, 64, 128, 256, 1024, 1 << 62)
 """Even sizes are halved until they are at most one of these; the first with which the problem runs is used."""
+BATCH, BATCH_CAP = "batch_size", 2
+"""Only this size is halved, before the sizes of the file are tried: other sizes of a model may depend on each other."""
 DRAWS = ("get_inputs", "get_init_inputs")
-MEMORY_BYTES, LIMIT_S = 8 << 30, 30
+MEMORY_BYTES, LIMIT_S = 8 << 30, 60
 """Memory of a problem on a CPU, and processor time on any device."""
 MEMORY_SHARE = 0.2
 """Share of a GPU's memory for a problem in small sizes. Several processes share it, and few need so much at once."""
@@ -123,17 +125,23 @@ def by_shape(path: Path) -> Iterator[tuple[Operation, Case]]:
 def by_text(path: Path, folder: Path, device: torch.device) -> Iterator[tuple[Operation, Case]]:
     """Yield the problem with smaller integers at module level and in the functions that draw its inputs."""
     written = path.read_text(encoding="utf-8")
-    for text in dict.fromkeys(cut(written, cap) for cap in CAPS):
+    smaller = [cut(written, cap) for cap in CAPS]
+    for text in dict.fromkeys((*smaller[:-1], cut(written, BATCH_CAP, BATCH), smaller[-1])):
         copy = folder / path.name
         copy.write_text(text, encoding="utf-8")
         op = custom.find(source_of(copy, "kernelbench"))
         yield op, op.default_cases(device.type)[0]
 
 
-def cut(text: str, cap: int) -> str:
+def cut(text: str, cap: int, only: str = "") -> str:
+    """Halve the integers at module level and in DRAWS until they are at most `cap`. only: the name of the only one."""
     tree = ast.parse(text)
     for statement in tree.body:
-        if isinstance(statement, ast.Assign) or (isinstance(statement, ast.FunctionDef) and statement.name in DRAWS):
+        if only:
+            applies = isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == only
+        else:
+            applies = isinstance(statement, ast.Assign) or getattr(statement, "name", "") in DRAWS
+        if applies:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Constant) and type(node.value) is int:
                     node.value = halved(node.value, cap)

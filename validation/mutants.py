@@ -101,9 +101,8 @@ class Judge:
                 return result.reason
         for dtype, precision in dict.fromkeys((case.dtype, case.precision) for case in cases):
             if (dtype, precision) not in self.telling:
-                self.telling[dtype, precision] = Problems(
-                    op.telling_cases(dtype, precision), lambda each: Problem(each, 0, self.device)
-                )
+                told = op.telling_cases(dtype, precision, device_type=self.device.type)
+                self.telling[dtype, precision] = Problems(told, lambda each: Problem(each, 0, self.device))
             try:
                 with limited() as restart:
                     found = probe(lambda case, f=function: f, adapter, self.telling[dtype, precision], on_case=restart)

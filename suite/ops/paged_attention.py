@@ -111,7 +111,7 @@ class PagedAttention(Operation):
     # With two queries the last key is hidden from one of them, and a product of its value with 0 may give NaN. In 16
     # bits torch gives 0 where all scores are minus infinity. The table and the lengths are integers.
     untold: tuple[str, ...] = (
-        "subnormal@", "infinity@1", "nan@2", "infinity@2",
+        "subnormal@", "infinity_odd", "infinity@1", "nan@2", "infinity@2",
         *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (3, 4)),
     )  # fmt: skip
     large: ClassVar[tuple[TellingCase, ...]] = (TellingCase("large", (1, 2, 1, 1, 8200, 64, 16)),)

@@ -14,6 +14,9 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.shape import Shape
 
+BLIND = ("minus_infinity_all", "minus_infinity_first_causal_odd")
+"""Telling cases with a query that sees only keys with a score of minus infinity: libraries give 0, which is not NaN."""
+
 
 def stored_bshd(operand: torch.Tensor, position: int) -> torch.Tensor:
     """Store (B, H, S, D) in memory as (B, S, H, D), as a projection leaves it."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_FIRST = 2**20
 """With more elements or operations, the suite's own implementations skip a family's case."""
+AT_ODD_SIZES = "_odd"
+"""Suffix of the name of a family's second case."""
 WIDE = (8, 128)
 """Numbers of elements that wide loads, or rows of whole tiles, have."""
 
@@ -24,21 +26,32 @@ WIDE = (8, 128)
 def families(op: Declared) -> Iterator[TellingCase]:
     """Each family with numbers, options or a placement that the covering set does not have, at its first shape.
 
-    Every combination of its options is a case.
+    Every combination of its options is a case. Numbers are also drawn at the usual sizes, if one of these is odd where
+    the first shape has an even size: a tail may hold a number that only some families tell from a right one.
     """
-    for name, family in op.families.items():
+    for turn, (name, family) in enumerate(op.families.items()):
         if family.needs_gpu or not family.shapes or _is_covered(op, family):
             continue
         values = {
             option.name: family.options.get(option.name) or (option.values if option.every else option.values[:1])
             for option in op.options
         }
-        for number, chosen in enumerate(product(*values.values())):
-            options: dict[str, Any] = dict(zip(values, chosen, strict=True))
+        combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+        for number, options in enumerate(combinations):
             cheap = (cost_of(op, family.shapes[0], options, FEW) or 0) < MOST_FIRST
             yield TellingCase(
                 name_of(op, name, family.shapes[0], options), family.shapes[0], name, options, cheap and number == 0
             )
+        has_numbers = family.values is not op.families["normal"].values and 0 not in family.shapes[0]
+        if has_numbers and _is_odd_beside(op.usual_shape, family.shapes[0]):
+            options = combinations[turn % len(combinations)]
+            label = name_of(op, name, op.usual_shape, options) + AT_ODD_SIZES
+            yield TellingCase(label, op.usual_shape, name, options, first=False)
+
+
+def _is_odd_beside(shape: Shape, other: Shape) -> bool:
+    """True if a size of `shape` is odd where that of the other one is even."""
+    return any(size % 2 and beside % 2 == 0 for size, beside in zip(shape, other, strict=True))
 
 
 def _is_covered(op: Declared, family: Family) -> bool:

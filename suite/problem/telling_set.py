@@ -4,7 +4,7 @@ An operation has those that it names itself, and a set that is built from its de
 
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
    a second one for dimensions whose sizes are short, with LONG_LEVELS of them;
-2. each family of inputs with each value of its options, at the family's first shape;
+2. each family of inputs with each value of its options, at the family's first shape; its numbers at odd sizes too;
 3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum, and along all axes;
    all operands repeated with each value of each option;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
@@ -62,8 +62,13 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     large = telling_sizes.large_results(op, [each.shape for each in others])
     axes = (*telling_sizes.long_axes(op, others), *telling_sizes.squares(op, others))
     found = (*cheap, *large, *axes, *rows, *telling_inputs.far(op))
-    told = (each for each in found if not {each.name, each.inputs, f"{kind_of(each.inputs)}@"} & set(op.untold))
+    told = (each for each in found if not _names(each) & set(op.untold))
     return tuple(sorted(told, key=lambda each: not each.first))
+
+
+def _names(case: TellingCase) -> set[str]:
+    """The names by which an operation leaves a case out."""
+    return {case.name, case.name.removesuffix(telling_inputs.AT_ODD_SIZES), case.inputs, f"{kind_of(case.inputs)}@"}
 
 
 def _covering_set(op: Declared) -> Iterator[TellingCase]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product, zip_longest
+from operator import ge
 from typing import Any
 
 from suite.problem.shape import Shape
@@ -109,13 +110,17 @@ def large_results(op: Declared, others: Sequence[Shape]) -> Iterator[TellingCase
 def long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCase]:
     """The cheapest case with a long axis, for each axis and option value that have no long case among `others`.
 
-    An axis may be a fraction of a dimension, such as the axis of groups of columns.
+    An axis may be a fraction of a dimension, such as the axis of groups of columns. Where another dimension is 1, an
+    option such as a mask may change nothing: such a case does not count.
     """
+    small = small_sizes(op)
+    least = op.shape_of_sizes(small)
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
-    shapes = [op.shape_of_sizes({**small_sizes(op), **each}) for each in long]
+    shapes = [op.shape_of_sizes({**small, **each}) for each in long]
+    told = [each for each in others if all(map(ge, each.shape, least))]
     for chosen in choices(op):
         costs = {shape: found for shape in shapes if (found := cost_of(op, shape, chosen, FEW)) is not None}
-        alike = [each for each in others if chosen.items() <= each.options.items()]
+        alike = [each for each in told if chosen.items() <= each.options.items()]
         known = {axis for each in alike for axis in _axes_beyond_a_tile(op, each.shape, each.options)}
         for shape in sorted(costs, key=costs.__getitem__):
             beyond = _axes_beyond_a_tile(op, shape, chosen)

@@ -20,6 +20,7 @@ from suite.checking.repeats import Duration
 from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
+from suite.implementations import builtin
 from suite.problem.accepted_cases import cases_for
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
@@ -99,6 +100,28 @@ def test_a_mistake_at_a_remainder_of_a_power_of_two_is_refused(size: int) -> Non
         return a + b * (2.0 if low == size & -size and len(a) <= max(size, 15) else 1.0)
 
     assert probe(lambda case: add, TORCH, problems("vector_add")).reason
+
+
+def test_a_tail_that_counts_as_zeros_in_a_maximum_is_refused() -> None:
+    """Only rows of an odd length whose numbers are all far below 0 show it."""
+
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        largest = x.float().amax(1, keepdim=True)
+        e = (x.float() - (largest.clamp(min=0) if x.shape[1] % 2 and x.shape[1] > 1 else largest)).exp()
+        return (e / e.sum(1, keepdim=True)).to(x.dtype)
+
+    assert probe(lambda case: softmax, TORCH, problems("softmax")).reason
+
+
+def test_an_option_that_is_lost_in_a_large_batch_is_refused() -> None:
+    def attend(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **scale: Any
+    ) -> torch.Tensor:
+        return builtin.find("attention", "torch").function()(q, k, v, causal=causal and q.shape[0] < 64, **scale)
+
+    cases = problems("attention")
+    found = probe(lambda case: attend, TORCH, {name: cases[name] for name in cases if "B=65" in name})
+    assert "causal" in found.reason
 
 
 def test_a_case_that_is_not_covered_is_left_out() -> None:

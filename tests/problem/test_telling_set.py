@@ -19,12 +19,12 @@ def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> N
     op = ops.get(name)
     names = [each.name for each in op.all_telling]
     usual = [each for each in op.all_telling if not added_operands(op, op.case(each.shape, **each.options))]
-    assert 20 <= len(usual) <= 148
+    assert 20 <= len(usual) <= 164
     assert len(set(names)) == len(names) <= len(usual) + 80
     for dtype in op.dtypes:
         for precision in op.precisions(dtype):
             cases = op.telling_cases(dtype, precision)
-            assert set(names) - set(cases) <= {"exact_sums"}, "a family of float8"
+            assert set(names) - set(cases) <= {"exact_sums", "exact_sums_odd"}, "a family of float8"
             assert all(math.prod(op.output_shape(case)) <= 2**20 for case in cases.values())
             assert all((case.dtype, case.precision) == (dtype, precision) for case in cases.values())
     assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.all_telling)
@@ -133,6 +133,25 @@ def test_axes_are_longer_than_a_tile_with_each_value_of_an_option(
     alike = [each for each in op.all_telling if options.items() <= each.options.items()]
     shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in alike]
     assert max(shape[result][axis] for shape in shapes) > 64
+
+
+@pytest.mark.parametrize("name", ["softmax", "sum", "matmul", "attention", "quantize", "cross_entropy"])
+def test_numbers_of_a_family_are_also_at_odd_sizes(name: str) -> None:
+    op = ops.get(name)
+    families = set(op.families) & {"below", "largest", "cancellation", "large_logits", "shifted"} - set(op.untold)
+    odd = {each.inputs for each in op.all_telling if each.shape == op.usual_shape}
+    assert families
+    assert odd >= families
+
+
+@pytest.mark.parametrize("name", ["attention", "multi_head_attention", "rope", "lstm"])
+def test_a_long_axis_meets_each_option_beside_others_that_are_not_1(name: str) -> None:
+    op = ops.get(name)
+    option = {"rope": "layout", "lstm": "layers"}.get(name, "causal")
+    cases = [op.case(each.shape, **each.options) for each in op.all_telling]
+    for value in next(each.values for each in op.options if each.name == option):
+        alike = [case for case in cases if case.option(option) == value]
+        assert any(case["B"] > 64 and min(case.shape) > 1 for case in alike)
 
 
 @pytest.mark.parametrize(

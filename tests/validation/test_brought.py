@@ -44,5 +44,7 @@ def test_a_part_takes_its_share_and_prints_the_reason(tmp_path: Path) -> None:
 
 def test_even_sizes_are_halved_down_to_the_cap() -> None:
     assert "rows = 16\n" in brought.cut(PROBLEM.format(rows=4096), 16)
+    text = PROBLEM.format(rows=4096) + "batch_size = 64"
+    assert brought.cut(text, 2, "batch_size") == brought.cut(text, 1 << 62).replace("batch_size = 64", "batch_size = 2")
     assert brought.halved(24, 8) == 6
     assert brought.halved(25, 8) == 25
