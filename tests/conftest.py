@@ -102,8 +102,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         terminalreporter.write_line(f"not marked slow: {report.duration:.1f} s {report.nodeid}")
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while the tests are imported: it takes a quarter of that time and finds little."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep the two million objects that tests import out of every garbage collection."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

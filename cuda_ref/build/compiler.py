@@ -25,7 +25,7 @@ NVCC_FLAGS = [
     ),
 ]
 HOST_FLAGS = [
-    "-O1",  # -O2 builds 1.5 times as long, and its kernels are 5% faster
+    "-Og",  # -O1 builds up to twice as long, and its kernels are a quarter faster
     "-std=c++17",
     "-w",
     "-ffp-contract=off",  # a*b+c rounds twice; fmaf rounds once
@@ -36,6 +36,7 @@ HOST_FLAGS = [
 ]
 CHECKED_FLAGS = [  # a function of host/checked.h is called before each access
     *HOST_FLAGS,
+    "-O1",
     "-g1",  # for the line of an access
     "-fno-tree-vectorize",  # each thread makes its own accesses
     "-fsanitize=thread",

@@ -187,7 +187,7 @@ def test_of_a_large_result_a_part_is_compared_around_the_largest_error() -> None
     [("attention_grad", (1, 4, 2, 40, 40, 64)), ("lstm", (4, 3, 8, 24)), ("linear_sigmoid_grad", (40, 48, 70))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
 def test_noise_in_half_of_several_results_is_not_named(operation: str, shape: tuple[int, ...], dtype: str) -> None:
     given = problem(operation, shape, dtype)
     right = import_module(f"wrong_kernels.torch_{operation}").make("")(*given.draws[0])
@@ -201,7 +201,10 @@ def test_noise_in_half_of_several_results_is_not_named(operation: str, shape: tu
     ("operation", "shape", "mistake", "said"),
     [
         ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_k_not_scaled", "dk was not scaled"),
-        ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_q_not_scaled", "dq was not scaled"),
+        pytest.param(
+            *("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_q_not_scaled", "dq was not scaled"),
+            marks=pytest.mark.thorough,
+        ),
         ("lstm", (12, 16, 40, 160), "output_gate_left_out", "the output gate was left out"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -222,8 +225,11 @@ def test_a_part_may_lie_in_any_of_several_results(
     ("operation", "shape", "wrong"),
     [
         ("matmul", (256, 192, 256), lambda a, b, *, precision: a[:, :-32] @ b[:-32]),
-        ("attention", (1, 2, 1, 300, 300, 64), lambda q, k, v, **_: v[:, :, :1].expand(q.shape).contiguous()),
-        ("layer_norm", (64, 4096), lambda x, w, b, *, eps: x.clone()),
+        pytest.param(
+            *("attention", (1, 2, 1, 300, 300, 64), lambda q, k, v, **_: v[:, :, :1].expand(q.shape).contiguous()),
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(*("layer_norm", (64, 4096), lambda x, w, b, *, eps: x.clone()), marks=pytest.mark.thorough),
         (
             "attention_grad",
             (1, 2, 1, 300, 300, 64),

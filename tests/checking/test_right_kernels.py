@@ -17,7 +17,7 @@ from right_kernels import (
     torch_style,
     triton_style,
 )
-from thinning import chosen_by, thorough_unless
+from thinning import covering_parts, thorough_unless
 
 from cuda_ref.build.compiler import missing
 from suite import frameworks, ops
@@ -34,8 +34,9 @@ STYLES = (
 RIGHT = [right for module, framework in STYLES for right in right_kernels.kernels(module, framework)]
 TYPES = {"torch": ("float32", "bfloat16"), "jax": ("float32", "bfloat16")}
 CUDA_FILES = list(right_kernels.cuda_files())
-IN_MAKE_TEST = {right.name for right in {(right.operation, right.framework): right for right in RIGHT}.values()}
-"""One of each operation and framework."""
+ALL = {right.name: right for right in (*RIGHT, *CUDA_FILES)}
+IN_MAKE_TEST = {*covering_parts([*ALL], lambda name: {ALL[name].operation, ALL[name].framework})}
+"""One of each operation, and of each framework."""
 CPU = torch.device("cpu")
 LEAST, LEAST_CUDA = 180, 20
 """The numbers of right kernels, and of those in CUDA, that a claim of no false alarm is about."""
@@ -86,7 +87,10 @@ def test_a_right_kernel_is_not_refused(right: Right, dtype: str) -> None:
 
 
 @pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("right", chosen_by(CUDA_FILES, lambda right: {right.operation}, lambda right: right.name))
+@pytest.mark.parametrize(
+    "right",
+    [pytest.param(right, id=right.name, marks=thorough_unless(right.name in IN_MAKE_TEST)) for right in CUDA_FILES],
+)
 def test_a_right_cuda_kernel_is_not_refused(right: Right) -> None:
     """Public kernels take some sizes and types only, and decline the others."""
     found = probe(lambda case: right.function, frameworks.get("cuda"), problems(right.operation, "float32"))

@@ -97,6 +97,7 @@ def attention_grad(q, k, v, do, *, causal=False, sm_scale=None):
 """
 
 
+@pytest.mark.thorough
 def test_a_brought_file_is_checked_and_timed_in_its_process(tmp_path: Any) -> None:
     session = Session(Device("cpu", name="CPU"), lambda started: None)
     case = problem("attention_grad", SHAPE).case

@@ -261,7 +261,9 @@ def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> Non
     ("refuse", "reason"),
     [
         ("assert a.is_contiguous(), 'no strides'", "AssertionError: no strides (declines.py:2)"),
-        ("if not a.is_contiguous(): raise NotImplementedError('strides')", "strides"),
+        pytest.param(
+            *("if not a.is_contiguous(): raise NotImplementedError('strides')", "strides"), marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_a_telling_case_that_a_file_declines_is_not_covered_and_noted(

@@ -99,6 +99,7 @@ def test_a_missing_framework_is_a_row_that_says_how_to_get_it(
         assert "jax not installed: pip install" in row["reason"]
 
 
+@pytest.mark.thorough
 def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
     """The command runs under a pseudo-terminal, as for a person."""
     command = [

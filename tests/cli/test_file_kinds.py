@@ -7,11 +7,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import pytest
 from diff.rows import folder, run
 from report.rows import RECORD, row
+from thinning import covering_values, thorough_unless
 
 from suite.cli.emulate import emulate
 from suite.core import files
@@ -52,6 +54,8 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "deep": lambda path: path.write_text("[" * 100_000, encoding="ascii"),
 }
 PLACES = ("matmul.csv", "environment.json", f"matmul{SUFFIX}", "README.md")
+ALL = [*product(KINDS, PLACES)]
+IN_MAKE_TEST = covering_values(ALL)
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +84,10 @@ def results(path: Path, place: str, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [pytest.param(*each, id="-".join(each), marks=thorough_unless(each in IN_MAKE_TEST)) for each in ALL],
+)
 def test_each_kind_of_file_is_read_or_named(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

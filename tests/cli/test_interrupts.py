@@ -26,7 +26,9 @@ from suite.results.csv_file import read_rows
 from suite.results.row import Row
 
 
-@pytest.mark.parametrize("fatal", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize(
+    "fatal", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)], ids=["SIGKILL", "SIGTERM"]
+)
 def test_no_worker_outlives_the_run_nor_does_what_it_started(fatal: signal.Signals, tmp_path: Path) -> None:
     body = "import os, subprocess, time; sleeper = subprocess.Popen(['sleep', '600'])\n"
     body += f"    open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{sleeper.pid}} ')\n    time.sleep(600)"

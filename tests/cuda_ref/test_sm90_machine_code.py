@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from emulated_kernels import KERNELS
 from thinning import THOROUGH, thorough_unless
 
 from cuda_ref import build
@@ -15,12 +14,10 @@ from cuda_ref.build import cache as _cache
 from cuda_ref.build import compiler, libraries
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
-EMULATED = tuple({f"{name.partition('/')[0]}/" for name in KERNELS if name.endswith(".cu")})
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
-BY_OPERATION = {name.partition("/")[0]: name for name in SOURCES}
-IN_MAKE_TEST = {name for operation, name in BY_OPERATION.items() if not f"{operation}/".startswith(EMULATED)}
-"""One kernel of each operation, unless tests emulate kernels of that operation."""
+IN_MAKE_TEST = {"linear_sigmoid/wgmma", "layer_norm/cluster"}
+"""One kernel that multiplies, and one of a cluster. nvcc takes up to ten seconds for one."""
 WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients|transpose"
 """Kernels before and after those that multiply."""
 
@@ -151,7 +148,7 @@ def test_the_rungs_have_products_for_each_layout(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["cumsum/lookback", "cumsum/registers"])
+@pytest.mark.parametrize("name", ["cumsum/lookback", pytest.param("cumsum/registers", marks=THOROUGH)])
 def test_rows_of_prefix_sums_are_stored_by_16_bytes(name: str) -> None:
     for kernel, code in machine_code(name).items():
         assert set(re.findall(r"\bSTG\.E(?:\.U16|\.64|\.128)?", code)) == {"STG.E.128"}, kernel

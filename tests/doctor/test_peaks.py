@@ -113,6 +113,7 @@ def test_passes_that_agree_by_chance_amid_noise_are_not_stable() -> None:
     assert found.spread_text == "passes differ by 0%, 95% interval +-50%"
 
 
+@pytest.mark.thorough
 def test_a_peak_that_does_not_repeat_is_refused_and_the_file_stays(
     small: None, doctor: Callable[..., int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:

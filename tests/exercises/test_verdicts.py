@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exercises import edits
+from thinning import covering_parts
 
 from suite.exercises import catalogue
 from suite.exercises.apart import verdicts
@@ -20,15 +21,21 @@ WRONG = {
 EXERCISES = catalogue.exercises()
 
 
+COUNTED = {name.replace("_", " ") for exercise in EXERCISES for name, _ in exercise.at_most}
+
+
 def kind(reason: str) -> str:
-    """The words of a reason before its first number or name: `load sectors`, `does not use`."""
-    return re.split(r"[\d`:(]", reason)[0].strip()
+    """The words of a reason before its first number or name: `does not use`. All counts are one kind."""
+    words = re.split(r"[\d`:(]", reason)[0].strip()
+    return "counts" if words in COUNTED else words
 
 
 def chosen(path: str, *, every: bool) -> set[tuple[str, str]]:
-    """The exercise and the reason of each wrong file of a path, or of fewer files that get all kinds of reasons."""
+    """The exercise and the reason of each wrong file of a path, or of few exercises that get all kinds of reasons."""
     found = {(name, edit[-1]) for name, given in WRONG.items() if name.startswith(f"{path}/") for edit in given}
-    of_kind = {kind(reason): (name, reason) for name, reason in sorted(found)}
+    kinds = {name: {kind(reason) for each, reason in found if each == name} for name, _ in sorted(found)}
+    few = covering_parts([*kinds], kinds.__getitem__)
+    of_kind = {kind(reason): (name, reason) for name, reason in sorted(found) if name in few}
     return found if every else set(of_kind.values())
 
 

@@ -94,6 +94,7 @@ extern "C" int scaled(const void* x, const void* scale, void* out, int64_t M, in
 """
 
 
+@pytest.mark.thorough
 def test_a_cu_file_can_have_a_users_operation(worker: Pool, tmp_path: Path) -> None:
     op = operation(tmp_path, REFERENCE, "scaled")
     case = op.case((3, 40), "bfloat16")

@@ -241,7 +241,7 @@ PATCHES = {
 }
 
 
-@pytest.mark.parametrize("name", PATCHES)
+@pytest.mark.parametrize("name", [pytest.param("slows", marks=pytest.mark.thorough), "breaks"])
 def test_a_file_that_patches_torch_does_not_change_the_vendor_beside_it(
     name: str, session: Session, tmp_path: Path
 ) -> None:

@@ -44,13 +44,13 @@ HEAVY = {"helion", "liger_kernel", "quack", "tokamax", "cutlass"}
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["some", "all"])
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_an_implementation_imports_no_neighbours(framework: str, every: bool) -> None:
-    """In `make test` one implementation for each name of a variant; of a framework without variants, three."""
+    """In `make test` every fifth name of a variant, in one operation; of a framework without variants, one."""
     implementations = [
         each for op in ops.names() for each in builtin.implementations(op) if each.framework == framework
     ]
     rows = [(each.operation, each.name) for each in implementations]
     variants = {name: (operation, name) for operation, name in rows if "/" in name}
-    chosen = rows if every else [*variants.values()] or rows[:3]
+    chosen = rows if every else [*variants.values()][::5] or rows[:1]
     program = PROGRAM.format(first=FIRST.get(framework, "torch"))
     command = [
         sys.executable,

@@ -79,6 +79,7 @@ def test_an_implementation_is_one_file(checkout: Path) -> None:
     assert found == {("vector_add", "triton/mine", dtype): "ok" for dtype in DTYPES}
 
 
+@pytest.mark.thorough
 def test_an_operation_that_is_one_file_becomes_a_folder_for_its_variants(checkout: Path) -> None:
     plain = checkout / "numpy_impls" / "vector_add.py"
     folder = plain.with_suffix("")
@@ -96,7 +97,7 @@ def test_an_operation_that_is_one_file_becomes_a_folder_for_its_variants(checkou
     ids=lambda kinds: " ".join(kinds),
 )
 def test_the_skeletons_of_operations_agree_and_pass_the_parity_tests(checkout: Path, kinds: dict[str, str]) -> None:
-    """This takes under two minutes on two cores, mostly in XLA and in Triton's interpreter."""
+    """`compare` runs every dtype, the parity tests float32."""
     for name, kind in kinds.items():
         written = run(checkout, "-m", "suite", "new-op", name, "--kind", kind).split("\n\n")[0].splitlines()
         assert all((checkout / path).is_file() for path in written)

@@ -164,6 +164,8 @@ def test_a_night_of_other_rows_is_not_compared_and_the_site_is_written(
 ) -> None:
     """Other arguments than the night before are no reason to lose the night."""
     days = iter(range(1, 9))
+    written: list[Any] = []
+    monkeypatch.setattr("suite.nightly.site.write_site", lambda *given: written.append(given) or ["a site"])
 
     def compare(arguments: list[str]) -> int:
         day = next(days)
@@ -177,13 +179,14 @@ def test_a_night_of_other_rows_is_not_compared_and_the_site_is_written(
     assert printed[0] == "against the night before: the first night"
     assert "no row in common" in printed[1]
     assert any(line.startswith("slower once: matmul") for line in printed)
-    assert (tmp_path / "site" / "index.html").is_file()
+    assert [folders for folders, *_ in written] == [[tmp_path]] * 4
 
 
 def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message of an interrupted run names --resume."""
     asked: list[list[str]] = []
     monkeypatch.setattr(command, "_compare", lambda arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr("suite.nightly.site.write_site", lambda *_: ["no site: one takes two seconds"])
     monkeypatch.setattr(command, "resolve", lambda text: Device("cuda", name=H200))
     whole = night(tmp_path, 1, *rows(1.0))
     part = night(tmp_path, 2, *rows(1.0), run={"complete": False})

@@ -88,11 +88,11 @@ def combinations(*, on_gpu: bool) -> list[Combination]:
 def parts(row: Combination) -> set[tuple[str, object]]:
     """The parts that `make test` covers: each implementation with all dtypes and all options.
 
-    Each in Triton and CUDA also with all inputs; in another framework any of its implementations.
+    Each in Triton and CUDA also with all inputs; in another framework any of its implementations with all families.
     """
-    framework = row.implementation.partition("/")[0]
-    runner = row.implementation if framework in ("triton", "cuda") else framework
-    return {(row.implementation, row.dtype), (row.implementation, row.choice), (runner, row.inputs)}
+    framework, (family, _) = row.implementation.partition("/")[0], row.inputs
+    inputs = (row.implementation, row.inputs) if framework in ("triton", "cuda") else (framework, family)
+    return {(row.implementation, row.dtype), (row.implementation, row.choice), inputs}
 
 
 def needs_gpu(row: Combination) -> bool:

@@ -32,8 +32,8 @@ LIMITS = settings(
 )
 EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
 """Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
-SHARE = 5
-"""In `make test` one of five examples is drawn. The examples are the same at each run."""
+SHARE = 10
+"""In `make test` one of ten examples is drawn, and two at least. The examples are the same at each run."""
 LONGEST = 70
 
 

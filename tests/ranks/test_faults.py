@@ -40,7 +40,7 @@ def all_reduce(x, *, group):
     return out
 """
 CRASH, HANG, MEMORY, RAISED, ONE_WRONG, ALL_WRONG, RIGHT = range(1001, 1008)
-HANG_S = (5.0, 40.0)
+HANG_S = (3.0, 40.0)
 """Limits of a call: the first is long enough on a free machine, the second on a busy one."""
 
 

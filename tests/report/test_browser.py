@@ -23,6 +23,11 @@ PHONE, PAPER = 360, 1030
 """Pixels of CSS: a small phone; A4 across, without its margins."""
 
 
+def rather(first: object, *others: object) -> list[object]:
+    """Parameter sets, of which `make test` has the first."""
+    return [first, *(pytest.param(each, marks=pytest.mark.thorough) for each in others)]
+
+
 WORKLOAD = Workload("AModelForCausalLM", 32, 1, 4096, 4096, "bfloat16", [
     LayerShape("query, output", 2, "matmul", {"M": 512, "N": 512, "K": 512}),
     LayerShape("gate, up", 2, "matmul", {"M": 2048, "N": 2048, "K": 2048}),
@@ -191,7 +196,7 @@ def test_dark_by_preference_and_by_choice(page: Page) -> None:
     page.js("document.querySelector('input[value=auto]').click()")
 
 
-@pytest.mark.parametrize("head", ["", "implementation", "device us", "vs best vendor", "error / bound"])
+@pytest.mark.parametrize("head", ["", *rather("device us", "implementation", "vs best vendor", "error / bound")])
 def test_wrong_rows_come_first_however_the_table_is_sorted(page: Page, head: str) -> None:
     for _ in ("up", "down"):
         if head:
@@ -200,7 +205,9 @@ def test_wrong_rows_come_first_however_the_table_is_sorted(page: Page, head: str
         assert column(page, "implementation")[0].startswith("with/mine")
 
 
-@pytest.mark.parametrize("head", ["implementation", "case", "status", "error / bound", "device us", "vs best vendor"])
+@pytest.mark.parametrize(
+    "head", rather("vs best vendor", "implementation", "case", "status", "error / bound", "device us")
+)
 def test_columns_that_decide_are_visible_without_scrolling(page: Page, file: Path, head: str) -> None:
     page.open(file, width=1280)
     right, edge = page.js(f"""[[...{ROWS}.querySelectorAll('thead th')].find(each => each.textContent === '{head}'),
@@ -214,7 +221,7 @@ def test_a_table_of_some_hundred_rows_is_shown_whole(page: Page) -> None:
     assert page.js(f"{ROWS}.querySelector('.count').textContent") == f"{count} of {count} rows"
 
 
-@pytest.mark.parametrize("width", [PHONE, 390, 1280])
+@pytest.mark.parametrize("width", rather(PHONE, 390, 1280))
 def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Path, width: int) -> None:
     page.open(file, width=width)
     tallies = page.js("""[...document.querySelectorAll('.tally')].map(tally => ({
@@ -231,7 +238,7 @@ def test_the_length_of_a_winners_bar_is_its_number_of_cases(page: Page, file: Pa
         assert tally["lengths"] == pytest.approx([unit * count for count in tally["counts"]], abs=0.5)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", rather(390, 1280))
 def test_the_text_of_a_plot_is_neither_tiny_nor_huge(page: Page, file: Path, width: int) -> None:
     page.open(file, width=width)
     scales = page.js("""[...document.querySelectorAll('.plot svg')].map(
@@ -279,7 +286,7 @@ def test_the_labels_of_an_axis_differ_in_the_page(page: Page) -> None:
         assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize("width", [PHONE, 768, 1280])
+@pytest.mark.parametrize("width", rather(PHONE, 768, 1280))
 def test_nothing_is_wider_than_the_window(page: Page, file: Path, width: int) -> None:
     page.open(file, width=width)
     assert page.js("innerWidth") == width

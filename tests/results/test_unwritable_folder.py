@@ -100,6 +100,7 @@ def test_a_kernel_that_fills_the_disk_costs_the_files_not_the_table_on_screen(
     assert parts(disk) == []
 
 
+@pytest.mark.thorough
 def test_a_limit_on_file_sizes_is_a_full_disk_too(tmp_path: Path) -> None:
     (tmp_path / "vector_add.csv").write_text("an older table", encoding="utf-8")
     done = subprocess.run(

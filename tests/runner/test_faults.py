@@ -74,7 +74,7 @@ def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
             assert rows[name].device_us
             assert rows[name].vs_best, "ranked against the vendor line of the same measurement"
 
-    passes_once(each_costs_its_own, (3.0, 20.0))
+    passes_once(each_costs_its_own, (2.0, 20.0))
 
 
 def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,11 +99,22 @@ def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("script", "status", "reason"),
     [
-        ("echo 'kernel.cu:7: error: no such thing' >&2; exit 1", "error", "C\\+\\+ compiler failed.*no such thing"),
-        ("kill -9 $$", "error", "BuildError: .*vector_add.cu: the C\\+\\+ compiler failed"),
-        (None, "unavailable", "no C\\+\\+ compiler .*apt install g\\+\\+"),
+        pytest.param(
+            *("echo 'kernel.cu:7: error: no such thing' >&2; exit 1", "error"),
+            "C\\+\\+ compiler failed.*no such thing",
+            id="fails",
+        ),
+        pytest.param(
+            *("kill -9 $$", "error", "BuildError: .*vector_add.cu: the C\\+\\+ compiler failed"),
+            id="is killed",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            *(None, "unavailable", "no C\\+\\+ compiler .*apt install g\\+\\+"),
+            id="is missing",
+            marks=pytest.mark.thorough,
+        ),
     ],
-    ids=["fails", "is killed", "is missing"],
 )
 def test_a_compiler_that_fails_is_one_row(
     script: str | None, status: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from suite.runner import compare, plan
 from suite.runner.options import Options
 from suite.runner.selection import Selection
 
-TOGETHER = 8
+TOGETHER = 4
 """The largest number of files of one run."""
 CPU = Device("cpu", name="CPU")
 

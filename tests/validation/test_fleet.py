@@ -51,7 +51,7 @@ shutil.copytree(source, folder, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize(
-    ("us", "wait_s", "status"), [(100.5, 0.1, 0), (150.0, 0.1, 1), (100.5, 1.5, 1)], ids=["ok", "differs", "slow"]
+    ("us", "wait_s", "status"), [(100.5, 0.05, 0), (150.0, 0.05, 1), (100.5, 0.8, 1)], ids=["ok", "differs", "slow"]
 )
 def test_the_verdict_needs_the_share_and_the_same_rows(
     us: float, wait_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -60,7 +60,7 @@ def test_the_verdict_needs_the_share_and_the_same_rows(
         folder(tmp_path / name, [row(us=value), *ranked({"torch": 10.0}, 0.001)])
         for name, value in (("of one", 100.0), ("of all", us))
     )
-    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 60.0, "all": wait_s, "one": 1.5})
+    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 60.0, "all": wait_s, "one": 0.8})
     assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
 
 

@@ -23,6 +23,7 @@ def timed(shape: tuple[int, int, int], costs: _model.Costs) -> Timed:
     return Timed(shape, x, Rates(), 10.0, {name(each): _model.predicted_us(each, x, costs) for each in candidates(x)})
 
 
+@pytest.mark.thorough
 def test_a_fit_finds_constants_that_choose_better() -> None:
     device = _model.H200._replace(mma_launch_us=9.0, stream_launch_us=9.0, skinny_launch_us=0.5)
     shapes = [timed(shape, device) for shape in SHAPES]

@@ -76,6 +76,7 @@ def test_a_server_is_kept_for_pools_that_would_start_the_same(
     assert not psutil.pid_exists(first.process.pid)
 
 
+@pytest.mark.thorough
 def test_only_pools_that_time_calls_take_the_memory_that_evicts_the_cache(
     kept: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def held(pid: int) -> set[str]:
     return {each for each in found if re.match("socket|pipe", each)}
 
 
+@pytest.mark.thorough
 def test_workers_are_started_while_others_are_watched(kept: None) -> None:
     """Whoever watches a worker reads how workers end, and must not take the answer that another one has started."""
     with Pool(CPU) as pool:

@@ -92,6 +92,7 @@ def in_another_process(*statements: str) -> subprocess.Popen[str]:
 
 
 @needs_cxx
+@pytest.mark.thorough
 def test_another_process_uses_the_cached_library(source: Path, cxx: CountedCompiler) -> None:
     x = torch.arange(5.0)
     build.launch(source, "launch_doubled", CPU, x, out := torch.empty(5), 5, 0.5)
@@ -201,6 +202,7 @@ def test_a_damaged_library_is_rebuilt(source: Path, cxx: CountedCompiler) -> Non
 
 
 @needs_cxx
+@pytest.mark.thorough
 def test_a_truncated_library_is_rebuilt(source: Path, cxx: CountedCompiler) -> None:
     """Its pages beyond the end are a bus error when they are read. In a process of its own: the tests outlive that."""
     os.truncate(build.library(source, "host"), 4096)

@@ -107,7 +107,7 @@ def test_matmul_interpreted(config: str, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("splits", [1, pytest.param(3, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "config",
