@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +93,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # a plugin imports numpy there before this file is read
     if config.getoption("quick"):
         config.pluginmanager.register(QuickTier())
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Iterator[int]:
+    """One process more than cores: a fifth of the time of all tests is waiting for processes that they start."""
+    return (yield) + (not GPU and not config.getoption("quick"))
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

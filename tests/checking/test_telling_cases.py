@@ -12,7 +12,7 @@ import torch
 from cheats import Cheat
 from checked_calls import CPU, JAX, NUMPY, TORCH
 from external_files import external, write
-from thinning import thorough_unless
+from thinning import covering_parts, thorough_unless
 
 from suite import ops
 from suite.checking.problem import Problem, Problems
@@ -175,19 +175,16 @@ def refusal(session: Session, cheat: Cheat) -> str:
     return result.reason
 
 
-def is_kept(cheat: Cheat) -> bool:
-    """Files in CUDA take seconds to build, and are checked as others are."""
-    return not (cheat.twin_of and cheat.in_whole_runs) and not (cheat.path.suffix == ".cu" and cheat.kind == "memory")
-
-
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
-    """The cheats that run on a CPU. `test_judged_timing.py` has whole runs of some twins, which are `thorough` here."""
+    """Those that run on a CPU; in `make test` some, with every kind, operation and type of file.
+
+    `test_judged_timing.py` has whole runs of some twins, which are `thorough` here.
+    """
     names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
-    return [
-        pytest.param(each, id=each.name, marks=thorough_unless(is_kept(each)))
-        for each in gallery
-        if not each.gpu and names[each.twin_of or each.name] in kinds
-    ]
+    found = [each for each in gallery if not each.gpu and names[each.twin_of or each.name] in kinds]
+    few = {each.name: each for each in found if not (each.twin_of and each.in_whole_runs)}
+    kept = covering_parts([*few], lambda name: {few[name].kind, few[name].operation, few[name].path.suffix})
+    return [pytest.param(each, id=each.name, marks=thorough_unless(each.name in kept)) for each in found]
 
 
 @pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))

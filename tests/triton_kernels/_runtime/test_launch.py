@@ -97,6 +97,7 @@ print(kernel.origin, kernel.best_config.kwargs["BLOCK_N"], len(driver.grids), "s
     assert on_a_pretended_gpu(program) == ["tuned 32 1 False"]
 
 
+@pytest.mark.thorough
 def test_attention_of_few_queries_is_not_tuned() -> None:
     program = """
 from triton_kernels.attention import auto, packed
