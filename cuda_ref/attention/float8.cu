@@ -11,7 +11,7 @@
 //     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations produce it at no cost.
 //   - Weights are rounded after the wait for the products that read the previous ones. That leaves registers for steps
-//     of 192 keys, whose waits and shuffles are those of 128 keys.
+//     of 192 keys, whose waits and shuffles are those of 128 keys, or for three consumers, which hide each other's.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
 //     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
 //     grows by more than 2^4. Maxima are compared three at a time, as integers.
@@ -312,7 +312,7 @@ extern "C" int attention_float8(const void* q, const void* k, const void* v, con
     };
     switch (D) {
         case 64: return run(Float8Plan<64, 3, 128>(), Float8Plan<64, 3, 128>());
-        case 128: return run(Float8Plan<128, 2, 192>(), Float8Plan<128, 2, 128>());
+        case 128: return run(Float8Plan<128, 2, 192>(), Float8Plan<128, 3, 96>());
         case 256: return run(Float8Plan<256, 2, 96>(), Float8Plan<256, 2, 96>());
         default: return cudaErrorNotSupported;
     }

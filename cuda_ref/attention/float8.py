@@ -13,7 +13,7 @@ from cuda_ref.attention._hopper import HEAD_DIMS, check_covered, copied, readabl
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
-TILES = {64: ((192, 128), (192, 128)), 128: ((128, 192), (128, 128)), 256: ((128, 96), (128, 96))}
+TILES = {64: ((192, 128), (192, 128)), 128: ((128, 192), (192, 96)), 256: ((128, 96), (128, 96))}
 """Queries of a tile and keys of a step by D, without a mask and causal, as in float8.cu."""
 TRANSPOSED = 128
 """Keys that a block of the first kernel transposes."""

@@ -134,14 +134,6 @@ __device__ __forceinline__ void negate(float (&scores)[COUNT]) {
     for (int i = 0; i < COUNT; ++i) scores[i] = -scores[i];
 }
 
-// ptxas moves a wait for products up to the beginning of its basic block. Another wait, for a phase that has ended, ends
-// the block after `x` has been computed.
-template <int COUNT>
-__device__ __forceinline__ void end_basic_block(float (&x)[COUNT], uint32_t barrier, uint32_t phase) {
-    warpgroup_fence_operand(x);
-    mbarrier_wait_parity(barrier, phase);
-}
-
 __device__ __forceinline__ float largest_of_rows(float x) {  // of the eight rows of a warp with the same lane % 4
     for (int lanes = 4; lanes < 32; lanes *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
     return x;

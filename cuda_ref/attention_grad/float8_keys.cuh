@@ -159,7 +159,6 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
             scores[i + 2] = exp2_approximate(fmaf(scores[i + 2], scale, -lse.x));
             scores[i + 3] = exp2_approximate(fmaf(scores[i + 3], scale, -lse.y));
         }
-        end_basic_block(scores, shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
         wgmma_wait_group<LATER>();
         warpgroup_fence_operand(dp);
 #pragma unroll
@@ -171,7 +170,6 @@ __device__ __forceinline__ void find_dk_dv(const Heads& heads, const Operands& o
             dp[i + 2] = scores[i + 2] * fmaf(dp[i + 2], factor, -delta.x);
             dp[i + 3] = scores[i + 3] * fmaf(dp[i + 3], factor, -delta.y);
         }
-        end_basic_block(dp, shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
         if (++in_group == work.heads) in_group = 0, ++tile;
     };
     auto round = [&] {

@@ -92,9 +92,12 @@ struct Steps {
         wgmma_commit_group();
     }
 
+    // ptxas moves a wait for products up to the beginning of its basic block. Another wait, for a phase that has ended,
+    // ends the block after `x` has been computed.
     template <int COUNT>
     __device__ __forceinline__ void end_block(float (&x)[COUNT]) const {
-        end_basic_block(x, shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
+        warpgroup_fence_operand(x);
+        mbarrier_wait_parity(shared + P::FULL + at.stage * MBARRIER_BYTES, at.phase);
     }
 
     __device__ __forceinline__ void release(int stage) const {
@@ -200,12 +203,10 @@ __device__ __forceinline__ void find_dq(const Heads& heads, const Operands& oper
             }
 #pragma unroll
             for (int i = 0; i < KEPT / 2; ++i) scores[i] = exp2_approximate(fmaf(scores[i], scale, -lse[i / 2 % 2]));
-            steps.end_block(scores);
             wgmma_wait_group<LATER>();
             warpgroup_fence_operand(dp);
 #pragma unroll
             for (int i = 0; i < KEPT / 2; ++i) scores[i] *= fmaf(dp[i], factor, -delta[i / 2 % 2]);
-            steps.end_block(scores);
         };
         auto multiply = [&](int stage, int add) {
             wgmma_fence();
