@@ -78,6 +78,13 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "cross_entropy": ((16, 256), (4, 131_072)),
     "linear_cross_entropy": ((64, 64, 64), (64, 4096, 256)),
     "adam_step": ((4096,), (2**20,)),
+    "silu_mul_quantize": ((16, 256), (64, 8192)),
+    "rms_norm_quantize": ((16, 256), (64, 8192)),
+    "int4_matmul": ((16, 64, 256), (16, 64, 8192)),
+    "block_scaled_matmul": ((64, 64, 256), (64, 64, 4096)),
+    "grouped_matmul": ((64, 4, 64, 64), (128, 4, 4096, 128)),
+    "grouped_matmul_grad": ((64, 4, 64, 64), (4096, 4, 128, 128)),
+    "grouped_block_scaled_matmul": ((64, 2, 256, 64), (64, 2, 4096, 64)),
 }
 """A small and a large size of operations."""
 
