@@ -203,7 +203,7 @@ def score(
         report(mutant, said)
         if said:
             found.caught += 1
-        elif reason := reason_of(mutant, dtype):
+        elif reason := reason_of(mutant, dtype, device.type):
             found.equivalent.append((mutant, reason))
         else:
             found.survivors.append(mutant)

@@ -7,7 +7,8 @@
 
 An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
 large by one factor. `element`: one element is wrong, the one of median sensitivity among those that are not 0. Of
-several results, the least sensitive one counts. Both are in units of u, the unit roundoff of the result's type.
+several results, the least sensitive one counts; whole numbers are left out. Both are in units of u, the unit roundoff
+of the result's type.
 
 Honest results are those of every implementation that computes on the CPU by a library (torch, NumPy, XLA), on the
 telling cases and the default cases. Exit status: 1 if one of them is refused.
@@ -36,7 +37,7 @@ from suite.checking.telling_cases import is_beyond  # noqa: E402
 from suite.hardware.device import Device  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
 from suite.implementations.implementation import Implementation  # noqa: E402
-from suite.numerics.formats import DOUBLE, DTYPES, unit_roundoff  # noqa: E402
+from suite.numerics.formats import DTYPES, DTYPES_BEYOND, unit_roundoff  # noqa: E402
 from suite.problem import outputs  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.operation import Operation  # noqa: E402
@@ -77,6 +78,13 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "cross_entropy": ((16, 256), (4, 131_072)),
     "linear_cross_entropy": ((64, 64, 64), (64, 4096, 256)),
     "adam_step": ((4096,), (2**20,)),
+    "silu_mul_quantize": ((16, 256), (64, 8192)),
+    "rms_norm_quantize": ((16, 256), (64, 8192)),
+    "int4_matmul": ((16, 64, 256), (16, 64, 8192)),
+    "block_scaled_matmul": ((64, 64, 256), (64, 64, 4096)),
+    "grouped_matmul": ((64, 4, 64, 64), (128, 4, 4096, 128)),
+    "grouped_matmul_grad": ((64, 4, 64, 64), (4096, 4, 128, 128)),
+    "grouped_block_scaled_matmul": ((64, 2, 256, 64), (64, 2, 4096, 64)),
 }
 """A small and a large size of operations."""
 
@@ -115,15 +123,21 @@ def measure(case: Case, seed: int = 0) -> Sensitivity:
 
     scale = element = 0.0
     for part, dtype in zip(parts, dtypes, strict=True):
-        u, middle = unit_roundoff(dtype), part.start + median_index(value.view(-1)[part], limit.view(-1)[part])
+        if not getattr(torch, dtype).is_floating_point:
+            continue
+        u, beyond = unit_roundoff(dtype), torch.finfo(getattr(torch, dtype)).max / 2.0
+        middle = part.start + median_index(value.view(-1)[part], limit.view(-1)[part], beyond)
         scale = max(scale, smallest(partial(refused, part), u) / u)
         element = max(element, smallest(partial(refused, slice(middle, middle + 1)), u) / u)
     return Sensitivity(case, scale, element)
 
 
-def median_index(value: torch.Tensor, limit: torch.Tensor) -> int:
-    """Return the index of the element with the median of bound / element, among those that are not 0."""
-    places = value.nonzero()[:, 0]
+def median_index(value: torch.Tensor, limit: torch.Tensor, beyond: float) -> int:
+    """Return the index of the element with the median of bound / element, among those that are not 0.
+
+    Elements whose double is `beyond` the largest number are left out.
+    """
+    places = ((value != 0.0) & (value.abs() <= beyond)).nonzero()[:, 0]
     order = (limit[places] / value[places].abs()).argsort()
     return int(places[order[len(order) // 2]])
 
@@ -228,7 +242,8 @@ def honest_results(lines: Sequence[Implementation], case: Case, seed: int) -> It
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", action="append", choices=ops.alone(), help="operation; may be repeated; default: all")
-    parser.add_argument("--dtype", action="append", choices=[*DTYPES, DOUBLE], help="default: all but float64")
+    known = [*DTYPES, *DTYPES_BEYOND]
+    parser.add_argument("--dtype", action="append", choices=known, help="default: those of 16 and 32 bits")
     parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
     parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="2/4: the second quarter of the cases")

@@ -88,7 +88,7 @@ def verdicts(run: Run, device: str) -> Iterator[tuple[str, str, str]]:
 
 def _reason(rows: Sequence[Row]) -> str:
     first = next((row for row in rows if row.status != Status.OK), rows[0])
-    return " ".join((first.explanation or first.remarks).split())
+    return " ".join((first.explanation or first.weakness or first.remarks).split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

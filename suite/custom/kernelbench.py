@@ -69,7 +69,7 @@ class KernelBenchFile(Program):
 
     def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         on_meta = device.type == "meta"
-        model = self._constructed(case, "Model", device) if on_meta else copy.deepcopy(self._model(case)).to(device)
+        model = self._constructed(case, "Model", device) if on_meta else self._copied(case).to(device)
         found: Function = _cast(model, getattr(torch, case.dtype), dtype)
         return found
 
@@ -139,6 +139,16 @@ class KernelBenchFile(Program):
                 if case.inputs == VARIED and is_constant(parameter):
                     parameter.copy_(varied(parameter, seed))
         return self._models[case]
+
+    def _copied(self, case: Case) -> torch.nn.Module:
+        """A copy of Model. A function that a module keeps would call the modules of the original: such a Model is
+        constructed again."""
+        model = self._model(case)
+        if not any(inspect.isfunction(each) for module in model.modules() for each in vars(module).values()):
+            return copy.deepcopy(model)
+        made = self._constructed(case, "Model", torch.device("cpu"))
+        made.load_state_dict(model.state_dict())
+        return made
 
     def _constructed(self, case: Case, name: str, device: torch.device) -> torch.nn.Module:
         with device:

@@ -61,6 +61,14 @@ def add_rms_norm_noise(
     return Noise(systematic, size.square() * (of_row + u**2 / 3.0), rows)
 
 
+def infinities(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Draw infinities in a quarter of x in even rows, and of the residual in odd rows."""
+    x, residual, weight = (numbers.normals(shape, case, source) for shape in shapes)
+    infinite = numbers.some_infinite(shapes[0], case, source)
+    x[::2], residual[1::2] = infinite[::2], infinite[1::2]
+    return x, residual, weight
+
+
 class AddRmsNorm(Operation):
     rank = 38
     group = "rows"
@@ -71,7 +79,7 @@ class AddRmsNorm(Operation):
     outputs = ("y", "r")
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (TellingCase("longest_row", (1, 65_793), first=False),)
-    untold = ("subnormal@",)
+    untold = ("subnormal@", "infinity_odd", "infinity@0", "infinity@1")  # infinities: see rms_norm
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),
@@ -84,6 +92,7 @@ class AddRmsNorm(Operation):
         "empty": family.empty((0, 5), (5, 0)),
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
+        "infinity": family.infinity(ODD, values=infinities),
         "nan": family.nan(ODD, values=numbers.per_operand(numbers.one_nan, numbers.normals)),
         "range": family.spread(ODD, 20, 18, -20),
         "eps": Family(f"eps={OTHER_EPS} instead of {EPS}", family.NORMALS, shapes=(ODD,), arguments={"eps": OTHER_EPS}),

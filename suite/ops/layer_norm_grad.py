@@ -29,7 +29,7 @@ class LayerNormGrad(RmsNormGrad):
     outputs = ("dx", "dweight", "dbias")
     centered = True
     # With an infinite weight the sums of a row are infinite, and their difference is NaN or not, by the order of terms.
-    untold: tuple[str, ...] = (*RmsNormGrad.untold, "infinity@1")
+    untold: tuple[str, ...] = ("subnormal@", "infinity@1")
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*RmsNormGrad.ragged),

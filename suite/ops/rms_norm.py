@@ -98,7 +98,7 @@ class RmsNorm(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (TellingCase("longest_row", (1, 65_793), first=False),)
-    untold = ("infinity_odd", "infinity@0")  # PyTorch on a GPU: a row of an odd length with two infinities is all NaN
+    untold: tuple[str, ...] = ("infinity_odd", "infinity@0")  # PyTorch on a GPU: NaN in a whole row of an odd length
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

@@ -22,6 +22,8 @@ SEVERAL = 4
 """Factor on elements and operations in a case of several such dimensions."""
 LONGER = 2053
 """One more, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
+BLOCKS = 8192
+"""Length of rows that are multiples of longer blocks, with the other dimensions small, where that is few elements."""
 MANY = 2**16
 """Elements of a result beyond which an index has more than 16 bits."""
 SQUARE = (3, 6, 12, 24, 48, 130, 260)
@@ -48,9 +50,18 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
         if longer is not None:
             yield TellingCase(f"{name}={LONGER}", longer, first=False)
+        blocks = op.shape_of_sizes({**small, name: BLOCKS})
+        if (cost_of(op, blocks) or math.inf) < 2 * MANY and _has_rows_of(op, blocks, BLOCKS):
+            yield TellingCase(f"{name}={BLOCKS}", blocks, first=False)
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and cost_of(op, none) is not None and 0 not in op.output_shape(op.case(none)):
             yield TellingCase(f"{name}=0", none, first=False)
+
+
+def _has_rows_of(op: Declared, shape: Shape, size: int) -> bool:
+    """True if the rows of an operand with the most axes have this size."""
+    arrays = op.operands(op.case(shape))
+    return any(array[-1:] == (size,) for array in arrays if len(array) == max(map(len, arrays)))
 
 
 def remainders(op: Declared) -> Iterator[TellingCase]:

@@ -167,6 +167,18 @@ def test_a_file_that_cannot_be_used_is_refused(text: str, complaint: str, tmp_pa
         use()
 
 
+def test_a_model_may_keep_a_function_that_calls_its_modules(tmp_path: Path) -> None:
+    text = PROBLEM.replace(
+        "    def forward", "        layers = self.layers\n        self.run = lambda x: layers(x)\n\n    def forward"
+    )
+    op = operation(tmp_path, text.replace("self.layers(x), slope", "self.run(x), slope"), "p", "kernelbench")
+    case = op.case(op.default_cases("cpu")[0].shape, "bfloat16")
+    inputs = op.make_inputs(case, 0, CPU)
+    (truth,) = op.truth(inputs, case)
+    result = op.program.function(case, torch.bfloat16, CPU)(*inputs)
+    assert torch.allclose(result.double(), truth.value, atol=0.05)
+
+
 def test_a_problem_without_its_functions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"p\.py has no get_inputs; a problem has Model, get_inputs, get_init_inputs"):
         operation(tmp_path, PROBLEM.replace("get_inputs", "make_inputs"), "p", "kernelbench")

@@ -37,6 +37,8 @@ ANY_BLOCK = "any number of columns in a block is right"
 ONE_BLOCK = "a block has at least 8,192 columns, which are all columns of a telling case"
 EXACT_CODE = "a code of 4 bits is exact in float16"
 EXACT = "a code of 8 bits is exact in bfloat16"
+TILES = "only oneDNN's bfloat16 tiles (AMX), which not every CPU has, need the other branch"
+FAR = "elements 2^31 apart take gigabytes on a GPU: the family huge has them, and no telling case"
 CLAMPED = "a slice of torch ends at the last row, and the only expert has them all"
 INTEGERS = "an integer is never NaN"
 MASKED = "slots without a token have the weight 0, whichever finite numbers stand there"
@@ -58,6 +60,7 @@ EQUIVALENT: tuple[tuple[str, str, str], ...] = (
     ("sigmoid", r"sigmoid: 1 -> 2( \(2\))?$", "NumPy takes any negative size for -1"),
     ("rms_norm|layer_norm", r"(rms|layer)_norm: if x.size == 0", COPIES),
     ("conv2d", r"conv2d: stride > 1 -> stride >= 1|conv2d: 1 -> 2 \(3\)", COPIES),
+    ("conv2d", r"conv2d: if x.dtype == torch.bfloat16 and|conv2d: x.dtype == torch.bfloat16 -> ", TILES),
     ("multi_head_attention", r"operand 1: axis 0: wrong if its size is 1$", PARTS),
     ("multi_head_attention", r"layer: (x.dtype != torch.float32|0 -> 1 \(2\)|0.0 -> 1.0)", ON_A_GPU),
     ("lstm", r"lstm: 0 -> 1 \(4\)", ONE_TYPE),
@@ -134,8 +137,10 @@ IN_FLOAT8: tuple[tuple[str, str, str], ...] = (
 """The same where all cases are of float8."""
 
 
-def reason_of(mutant: Mutant, dtype: str = "") -> str:
+def reason_of(mutant: Mutant, dtype: str = "", device: str = "cpu") -> str:
     """Return why a mutant may survive; empty if that is not known. dtype: that of all cases; empty if it is not one."""
+    if device == "cuda" and mutant.name.endswith("offsets of int32"):
+        return FAR
     known = EQUIVALENT
     if dtype == "float8_e4m3fn":
         known = (*(each for each in EQUIVALENT if each[2] != FLOAT8), *IN_FLOAT8)
