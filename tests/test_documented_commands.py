@@ -57,7 +57,9 @@ def published() -> Iterator[tuple[str, ...]]:
         record = json.loads(path.read_text(encoding="utf-8"))
         for each in (record, *record.get("earlier", {}).values()):
             for text in each.get("commands", [each.get("command", "")]):
-                yield tuple(shlex.split(text.removeprefix("python -m suite ")))
+                words = shlex.split(text.removeprefix("python -m suite "))
+                beside = [path.parents[1] / word for word in words]  # a list of cases
+                yield tuple(str(file) if file.is_file() else word for word, file in zip(words, beside, strict=True))
 
 
 PUBLISHED = sorted(set(published()))
