@@ -70,9 +70,6 @@ EARLIER = "returned the result of earlier inputs"
 class Results(Protocol):
     """Access to the results of timed calls."""
 
-    keeps: bool
-    """Whether the results of the next samples are kept, for `held`."""
-
     @property
     def names(self) -> Collection[str]:
         """Names of the implementations."""
@@ -81,7 +78,7 @@ class Results(Protocol):
         """Return the result of the latest sample of `name`. Raises `RefusedError` if it is not of the right form."""
 
     def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Hold the result of the latest sample of `name`, which `latest` returned as `output`.
+        """Hold the result of the latest sample, which is of `name` and which `latest` returned as `output`.
 
         Returns a function that reads the present values of that result, once, before those of earlier ones are read.
         """
@@ -91,7 +88,7 @@ class LocalResults:
     """Results of implementations that are called in this process."""
 
     def __init__(self, problem: Problem, adapters: Mapping[str, Adapter]) -> None:
-        self.names, self.keeps = tuple(adapters), False
+        self.names = tuple(adapters)
         self._problem, self._adapters = problem, adapters
         self._latest: dict[str, Tensors] = {}
 
@@ -128,7 +125,7 @@ class TimedInputs:
         self._wrong: dict[str, str] = {}
         self._held: dict[str, list[tuple[Callable[[], torch.Tensor], torch.Tensor]]] = {}
         size, slots, self._place, self._holds = self._capacity()
-        self._results.keeps = self._holds  # of the samples before the first round
+        self._keeps = self._holds  # of the samples before the first round
         self._complete, self._partial = Reservoir(size, self._random), Slots(slots, self._random)
         self._is_partial = False
         self.judged: Counter[str] = Counter()
@@ -155,8 +152,8 @@ class TimedInputs:
 
     def begin_round(self, complete: bool) -> None:
         self._begun += 1
-        self._results.keeps = self._holds and not self._random.randrange(min(HOLD_PERIOD, self._begun + 1))
-        if self._results.keeps:
+        self._keeps = self._holds and not self._random.randrange(min(HOLD_PERIOD, self._begun + 1))
+        if self._keeps:
             self._compare_held(but=1)
         small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= MAX_PREVIOUS_BYTES
         self._is_partial = not complete
@@ -209,14 +206,14 @@ class TimedInputs:
         Before the first round, and in some, the result itself is held too: it must not change until the end, or until
         another is held.
         """
-        if self._round is None and not self._results.keeps:
+        if self._round is None and not self._keeps:
             return
         try:
             output = self._results.latest(name, result)
         except RefusedError as refused:
             self._wrong.setdefault(name, str(refused))
             return
-        if self._results.keeps:
+        if self._keeps:
             self._held.setdefault(name, []).append((self._results.held(name, output), output.clone()))
         if self._round is None:
             return

@@ -28,6 +28,8 @@ class Held:
     checked: list[LocalResult]
     kept: dict[str, list[Any]]
     """The results of samples that the worker keeps, by name, the latest last."""
+    latest: Any
+    """The result of the latest sample."""
     bound: dict[str, BoundCall]
     inputs: dict[str, tuple[Any, ...]]
     """Inputs of samples without a call, by framework."""

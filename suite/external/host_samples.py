@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class HostSamples:
-    """Takes samples. The outputs of the latest one stay in memory until the next."""
+    """Takes samples. The result of the latest one stays in memory until the next."""
 
     def __init__(self) -> None:
         self._outputs: tuple[torch.Tensor, ...] = ()
 
-    def take(self, held: Held, bound: BoundCall, command: p.Sample) -> p.Sampled:
-        self._outputs = ()
+    def take(self, held: Held, bound: BoundCall) -> p.Sampled:
+        self._outputs = held.latest = ()
         bound.rebind(held.operands)
         start = perf_counter_ns()
         result = bound.issue()
         issued = perf_counter_ns()
         bound.implementation.adapter.wait(result)
         ready = perf_counter_ns()
-        held.kept.setdefault(command.name, []).extend([result] * command.keep)
+        held.latest = result
         return self._sampled(issued - start, ready - start, bound.implementation.adapter, result, held)
 
     def empty(self, held: Held, adapter: Adapter) -> p.Sampled:

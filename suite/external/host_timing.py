@@ -42,7 +42,6 @@ class HostResults:
     def __init__(self, cases: Mapping[str, SharedCase]) -> None:
         self.names = tuple(cases)
         self.refusals: dict[str, str] = {}
-        self.keeps = False
         self._cases = cases
         self._outputs = {name: Outputs(case) for name, case in cases.items()}
 
@@ -58,8 +57,10 @@ class HostResults:
         return joined(self._outputs[name].tensors())
 
     def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+        case = self._cases[name]
+        case.process.ask(p.Keep(name), p.Finished)
+
         def read() -> torch.Tensor:
-            case = self._cases[name]
             delivered = case.process.ask(p.Deliver(name), p.Delivered)
             return case.result.clone() if not delivered.refusal else torch.zeros_like(case.result)
 
@@ -185,7 +186,7 @@ class HostRecorder:
         prepare()
         self._cases[name].process.expect_still()
         begin = perf_counter_ns()
-        sampled = self._cases[name].process.sample(p.Sample(name, keep=self._results.keeps))
+        sampled = self._cases[name].process.sample(p.Sample(name))
         self._results.take(name, sampled)
         span = perf_counter_ns() - begin
         self._cases[name].process.stop()

@@ -3,6 +3,7 @@
 command                 answer
 Hold, Release           Finished
 Check                   Called, Raised      one call as the check makes it; the result goes to the result's block
+Keep                    Finished            the result of the latest sample is kept
 Deliver                 Delivered           the present value of an earlier result goes to the result's block
 Bind, Rebind            Bound, Raised       loads implementations for timing
 Run                     Ran, Raised         calls outside samples
@@ -81,6 +82,13 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """Keep the result of the latest sample, which was of `name`. The process cannot know it before: it follows."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Deliver:
     """Copy to the result's block the present value of a `Check` (number, from 0) or of the latest kept sample of a
     name, which is kept no longer."""
@@ -128,12 +136,11 @@ class StopRecorder: ...
 class Sample:
     """Bind the present values of the operands, call the implementation bound under `name`, and say where its result is.
 
-    An empty name stands for a call that fills new arrays of `framework`. `keep`: the result itself is kept.
+    An empty name stands for a call that fills new arrays of `framework`.
     """
 
     name: str
     framework: str = ""
-    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,10 +151,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Go:
-    """`keep`: the result itself is kept."""
-
-    keep: bool = False
+class Go: ...
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ Command = (
     Hold
     | Release
     | Check
+    | Keep
     | Deliver
     | Bind
     | Rebind

@@ -241,7 +241,7 @@ class RemoteRecorder:
         self._process.ask(p.Record(name), p.Finished)
         prepare()
         begin = perf_counter_ns()
-        ran = self._process.ask(p.Go(self._results.keeps), p.Ran)
+        ran = self._process.ask(p.Go(), p.Ran)
         span = perf_counter_ns() - begin
         self._results.refusals[name] = self._process.answer(p.Delivered).refusal
         if isinstance(run, Sampled):
@@ -295,7 +295,6 @@ class RemoteResults:
     def __init__(self, case: SharedCase, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.refusals: dict[str, str] = {}
-        self.keeps = False
         self._case = case
 
     def latest(self, name: str, result: object) -> torch.Tensor:
@@ -304,12 +303,13 @@ class RemoteResults:
         return self._case.result
 
     def run(self, name: str) -> None:
-        """Make one more call, whose result is not kept. Used if no recorder takes samples."""
-        self.keeps = False
+        """Make one more call. Used if no recorder takes samples."""
         self._case.process.ask(p.Run(name, 1, keep=True), p.Ran)
         self.refusals[name] = self._case.process.answer(p.Delivered).refusal
 
     def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+        self._case.process.ask(p.Keep(name), p.Finished)
+
         def read() -> torch.Tensor:
             delivered = self._case.process.ask(p.Deliver(name), p.Delivered)
             return self._case.result.clone() if not delivered.refusal else torch.zeros_like(self._case.result)

@@ -93,6 +93,9 @@ class ExternalSession:
                 return self._release()
             case p.Check():
                 return self._check(command)
+            case p.Keep():
+                self._case.kept.setdefault(command.name, []).append(self._case.latest)
+                return p.Finished()
             case p.Deliver():
                 return self._deliver(command.which)
             case p.Bind():
@@ -139,6 +142,7 @@ class ExternalSession:
             device=blocks[command.result.block].device,
             checked=[],
             kept={},
+            latest=None,
             bound={},
             inputs={},
         )
@@ -261,6 +265,7 @@ class ExternalSession:
         ran = p.Ran(issued - start, perf_counter_ns() - start)
         if not command.keep:
             return ran
+        self._case.latest = result
         self.channel.send(ran)
         return self._export(bound.implementation.adapter, result)
 
@@ -268,22 +273,21 @@ class ExternalSession:
         """One sample by the worker's clock, which runs from its command until it has read the result."""
         if not command.name:
             return self._samples.empty(self._case, frameworks.get(command.framework))
-        return self._samples.take(self._case, self._bound_call(command.name), command)
+        return self._samples.take(self._case, self._bound_call(command.name))
 
     def _record_sample(self, name: str) -> Any:
         """One sample by the recorder; the commands before `Go` are its preparation, the export its delivery."""
-        bound, spans, keep = self._bound_call(name), [0, 0, 0], False
+        bound, spans = self._bound_call(name), [0, 0, 0]
         result: Any = None
         delivered: list[p.Delivered] = []
 
         def prepare() -> None:
-            nonlocal keep
             self.channel.send(p.Finished())
             while True:
                 self.channel.spin(SPIN_NS)
                 command, descriptors = self.channel.receive(p.Command)
                 if isinstance(command, p.Go):
-                    self.current, keep = bound.implementation, command.keep
+                    self.current = bound.implementation
                     return
                 self.channel.send(self.answer(command, descriptors))
 
@@ -297,9 +301,10 @@ class ExternalSession:
 
         def deliver() -> None:
             self.channel.send(p.Ran(spans[1] - spans[0], spans[2] - spans[0]))
-            self._case.kept.setdefault(name, []).extend([result] * keep)
+            self._case.latest = result
             delivered.append(self._export(bound.implementation.adapter, result))
 
+        self._case.latest = None
         self.target.give_cache_back()
         assert self.recorder is not None
         self.recorder.sample(name, prepare, run)

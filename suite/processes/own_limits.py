@@ -12,7 +12,11 @@ import resource
 
 from suite.processes.scheduling import Scheduling
 
-LIMITS = {name: getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_")}
+ALIAS = "RLIMIT_OFILE"
+"""Another name of RLIMIT_NOFILE."""
+LIMITS = {
+    name: getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_") and name != ALIAS
+}
 
 
 class OwnLimits:

@@ -64,14 +64,12 @@ def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
     assert (last.activities or ())[:1] == [ACTIVITY]
 
 
-def test_the_result_of_a_sample_is_kept_if_it_is_asked_for_and_that_of_another_call_never_is() -> None:
-    taken, results = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), p.Ran(1, 2), p.Delivered()))
-    results.keeps = True
+def test_a_process_learns_only_after_a_sample_that_its_result_is_held() -> None:
+    taken, results = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), p.Finished()))
     taken.sample("it", lambda: None, lambda: None)
-    assert taken._process.commands[-1] == p.Go(keep=True)  # type: ignore[attr-defined]
     results._case = SimpleNamespace(process=taken._process)  # type: ignore[assignment]
-    results.run("it")
-    assert not results.keeps
+    results.held("it", torch.zeros(1))
+    assert taken._process.commands == [p.Record("it"), p.Go(), p.Keep("it")]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

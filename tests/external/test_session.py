@@ -66,6 +66,7 @@ def session(notes: Notes) -> ExternalSession:
         torch.device("cpu"),
         [],
         {},
+        None,
         {"torch": bound},
         {},
     )
@@ -87,8 +88,8 @@ def test_the_kept_result_of_a_sample_is_delivered_once_with_its_present_values(s
     held = session.held
     assert held is not None
     session.answer(p.Sample("torch"), [])
-    assert held.kept == {"torch": []}
-    session.answer(p.Sample("torch", keep=True), [])
+    assert held.kept == {}
+    session.answer(p.Keep("torch"), [])
     expected = held.operands[0] + held.operands[1]
     held.operands[0].add_(1)
     sampled = session.answer(p.Sample("torch"), [])

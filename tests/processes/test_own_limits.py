@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,10 @@ def test_a_limit_that_another_process_changed_is_put_back_and_named(tmp_path: Pa
     assert limits.restore() == "changed limits of the suite's own process: RLIMIT_FSIZE to 0, undone"
     (tmp_path / "file").write_text("a file can be written again", encoding="ascii")
     assert limits.restore() == ""
+
+
+def test_a_limit_with_two_names_is_named_once() -> None:
+    limits = OwnLimits()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    change("NOFILE", str(soft - 1), str(hard))
+    assert limits.restore() == f"changed limits of the suite's own process: RLIMIT_NOFILE to {soft - 1}, undone"
