@@ -10,7 +10,7 @@
 //     do not wait for this: it is done for the next block of keys.
 //   - Weights go from the sums of the first product to the left operand of the second without leaving their thread.
 //     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
-//     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations produce it at no cost.
+//     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations make it for nothing.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
 //     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
 //     grows by more than 2^4. Maxima are compared three at a time, as integers.

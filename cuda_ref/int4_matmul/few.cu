@@ -234,8 +234,8 @@ struct Work {
     int cluster, clusters, tiles, begin, end, steps;
 };
 
-// The warp that loads copies the stages of all tiles. For each tile it takes part in the two barriers of the block or
-// cluster, once it has requested the stages of the next tile that fit.
+// The warp that loads copies the stages of all tiles, and takes part in the barriers of the block or cluster, two for
+// each tile: when as many stages of the next tile are on their way as fit.
 template <typename C, typename Sync>
 __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, Sync sync) {
     PipelineState<C::STAGES> to_load;

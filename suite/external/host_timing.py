@@ -2,10 +2,9 @@
 
 A sample begins when the external process, until then stopped, may run, and ends when this process has copied the whole
 result out of the shared memory. The inputs got their values and the cache was evicted while the process was stopped.
-A result can therefore be computed neither before its sample nor after it.
-
-The time of a call is the external process's own measurement, plus the part of the span that it does not explain. The
-unavoidable part is known from samples without a call, which are taken in between in a process without a user's file.
+A result can therefore be computed neither before its sample nor after it. The process's own measurement of the call
+counts within that span, with what its samples usually take longer than samples without a call. These are taken in
+between, in a process that has loaded no file.
 """
 
 from __future__ import annotations
@@ -151,9 +150,7 @@ class HostRecorder:
         return [Sample(name, self._call_ns(name, claimed, span) / 1000, None) for name, claimed, span in taken]
 
     def _call_ns(self, name: str, claimed: float, span: float) -> float:
-        """The time of a call: the external process's claim, and what a sample usually takes beyond the claim.
-
-        The time of a sample without a call is subtracted from the latter.
+        """The time of a call: the claim, and what samples of that name usually take longer than ones without a call.
 
         It is at least the span less the largest cost of a sample without a call.
         """

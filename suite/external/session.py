@@ -301,7 +301,7 @@ class ExternalSession:
         return p.Sampled(issued - start, ready - start, refusal)
 
     def _empty_sample(self, adapter: Adapter) -> p.Sampled:
-        """One sample without a call: everything else that `_sample` does."""
+        """All of a sample but the call."""
         held = self._case
         if adapter.name not in held.empty:
             outputs = [_zeros(*form) for form in zip(held.output_shapes, held.output_dtypes, strict=True)]
