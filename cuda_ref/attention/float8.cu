@@ -1,5 +1,5 @@
-// out[b, h, i] = scale_v * sum over j of softmax_j(scale_q scale_k sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j]
-// in float8, on Hopper's tensor cores
+// out[b, h, i] = scale_v * sum over j of softmax_j(scale_q scale_k sm_scale * q[b, h, i] . k[b, h_kv, j])
+//                * v[b, h_kv, j] in float8, on Hopper's tensor cores
 //
 // requires: sm_90a
 //
@@ -12,9 +12,9 @@
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations produce it at no cost.
 //   - Weights are rounded after the wait for the products that read the previous ones. That leaves registers for steps
 //     of 192 keys, whose waits and shuffles are those of 128 keys, or for three consumers, which hide each other's.
-//   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so the
-//     range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a row
-//     grows by more than 2^4. Maxima are compared three at a time, as integers.
+//   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so
+//     the range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a
+//     row grows by more than 2^4. Maxima are compared three at a time, as integers.
 //
 // Precision. The tensor cores keep 14 bits of sums of float8 products. Softmax and its sums are float32; weights are
 // rounded to float8 for the second product.

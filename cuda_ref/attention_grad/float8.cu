@@ -86,16 +86,18 @@ cudaError_t launch(const Heads& heads, const Operands& operands, int64_t B, __nv
     return cudaGetLastError();
 }
 
-// Strides are in elements. Scales are on the device. parts, part_sums: see Operands. lse and delta are (B, H, padded), limits (B, H, padded / 16), q and
-// d_out transposed (B, H, padded, 128) bytes, k transposed (B, H_kv, padded, D); padded: S_q or S_k rounded up to 128.
+// Strides are in elements. Scales are on the device. parts, part_sums: see Operands. lse and delta are (B, H, padded),
+// limits (B, H, padded / 16), q and d_out transposed (B, H, padded, 128) bytes, k transposed (B, H_kv, padded, D);
+// padded: S_q or S_k rounded up to 128.
 extern "C" int attention_grad_float8(const void* q, const void* k, const void* v, const void* d_out,
                                      const float* scale_q, const float* scale_k, const float* scale_v,
                                      const float* scale_d_out, float* lse, float* delta, float* limits,
-                                     float* part_sums, uint8_t* q_transposed, uint8_t* d_out_transposed, uint8_t* k_transposed, void* dq,
-                                     void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,
-                                     int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch,
-                                     int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
-                                     int64_t o_batch, int64_t o_head, int64_t o_row, int64_t parts, int64_t causal,
+                                     float* part_sums, uint8_t* q_transposed, uint8_t* d_out_transposed,
+                                     uint8_t* k_transposed, void* dq, void* dk, void* dv, int64_t B, int64_t H,
+                                     int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch,
+                                     int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
+                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
+                                     int64_t o_head, int64_t o_row, int64_t parts, int64_t causal,
                                      double scale, double scale_log2, cudaStream_t stream, LaunchRecord* record) {
     Heads heads{int(H),   int(H / H_kv),
                 int(S_q), int(S_k),
