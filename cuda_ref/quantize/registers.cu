@@ -13,7 +13,7 @@ template <typename T, bool ALIGNED>
 __device__ __forceinline__ void store_codes(uint8_t* to, const uint4& words, Codes kind, float inverse, int count) {
     constexpr int LANES = 16 / sizeof(T);
     Pack<uint8_t, LANES> pack;
-    kind.write(pack.at, inverse, [&](int lane) { return element<T>(words, lane); });
+    kind.write_singly(pack.at, [&](int lane) { return element<T>(words, lane) * inverse; });
     if constexpr (ALIGNED) {
         *reinterpret_cast<Pack<uint8_t, LANES>*>(to) = pack;
     } else {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void store_part(const Registers<T, PACKS, PACKED>& pa
             if (i < n) store_codes<T, true>(codes + i, part.v[pack], kind, inverse, LANES);
         } else {
             uint8_t found[LANES];
-            kind.write(found, inverse, [&](int lane) { return element<T>(part.v[pack], lane); });
+            kind.write_singly(found, [&](int lane) { return element<T>(part.v[pack], lane) * inverse; });
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) {
                 const int i = part.index(pack, lane);
