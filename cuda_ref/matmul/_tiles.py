@@ -111,7 +111,7 @@ PARTS = {
     "joined": (2, 3, 4),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
-"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 8, of 16 if a is shared."""
+"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
 """Bits of `sharing`: the operands whose loads the blocks of a "fitted" cluster share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
@@ -236,8 +236,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
 def _fitted(x: Problem) -> Iterator[Plan]:
     """For each number of tile rows, the lowest tile that covers M, and parts of k that fill the device."""
     for (columns, most), sharing in itertools.product(FITTED_ROWS.items(), range(4)):
-        last, multiple = 0, 16 if sharing & SHARE_A else 8
-        for rows in range(multiple, most + 1, multiple):
+        last = 0
+        for rows in range(16, most + 1, 16):
             tile = fitted_number(rows, columns, sharing)
             blocks = blocks_of(fitted_tile(tile), x)
             if blocks == last:
@@ -254,7 +254,7 @@ def joined(x: Problem) -> Iterator[Plan]:
         return
     for columns, most in FITTED_ROWS.items():
         last = 0
-        for rows in range(8, most + 1, 8):
+        for rows in range(16, most + 1, 16):
             tile = fitted_number(rows, columns, 0)
             blocks = blocks_of(fitted_tile(tile), x)
             if blocks == last:

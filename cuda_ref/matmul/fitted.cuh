@@ -1,6 +1,6 @@
 // The matmul kernel in 16 bits with tile heights fitted to the output, and its launch
 //
-// wgmma multiplies 64 rows by any multiple of 8 columns up to 256. This kernel computes the transpose of out, so that
+// wgmma multiplies 64 rows by any multiple of 16 columns up to 256. This kernel computes the transpose of out, so that
 // columns of a wgmma are rows of out. A tile has 64, 128 or 192 columns of out, and the number of rows that fills the
 // device best; wgmma.py chooses it. One kernel serves all numbers of rows, since only its wgmma shape depends on them.
 //
@@ -112,7 +112,7 @@ __device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& 
         const uint64_t b = wgmma_descriptor(tile + consumer * BOX_BYTES, BOX_BYTES);
         const uint64_t a = wgmma_descriptor(tile + C::BYTES, BOX_BYTES);
         mbarrier_wait_parity(ring.full + ring.stage * MBARRIER_BYTES, ring.phase);
-        multiply_stage<T, B_MN, A_MN>(acc, b, a, work.rows / 8 - 1);
+        multiply_stage<T, B_MN, A_MN>(acc, b, a, work.rows / 16 - 1);
         wgmma_wait_group<1>();
         if (previous >= 0) release(work, to_signal, previous);
         previous = ring.stage;
@@ -122,13 +122,11 @@ __device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& 
     if (previous >= 0) release(work, to_signal, previous);
 }
 
-// Stores the sums of rows `from`, a multiple of 16, to `rows` of a tile and of 64 columns, to rows from m on and columns
-// from n on. 64 rows are written to a box, and stored from there `together` at a time, while the next are written to the
-// other box.
+// Stores the sums of rows `from` to `rows` of a tile, multiples of 16, and 64 columns, to rows from m on and columns from
+// n on. 64 rows are written to a box, and stored from there 16 at a time, while the next are written to the other box.
 template <typename T, typename C>
 __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)[C::ROWS / 2], int from, int rows,
-                                      int together, uint32_t boxes, int consumer, int thread, int m, int n,
-                                      int& turn) {
+                                      uint32_t boxes, int consumer, int thread, int m, int n, int& turn) {
     const int lane = thread % 32, row = lane / 16 * 8 + lane % 8, chunk = thread / 32 * 2 + lane / 8 % 2;
 #pragma unroll
     for (int first = 0; first < C::ROWS; first += 64) {
@@ -148,7 +146,7 @@ __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)
         fence_proxy_async();
         named_barrier_sync(1 + consumer, WARPGROUP);
         if (thread == 0) {
-            for (int i = max(0, from - first); i < min(64, rows - first); i += together) {
+            for (int i = max(0, from - first); i < min(64, rows - first); i += C::BOX_ROWS) {
                 tma_store(map, box + i * ROW_BYTES, n, m + first + i);
             }
             tma_store_commit_group();
@@ -209,7 +207,7 @@ __global__ void __launch_bounds__(C::THREADS)
     }
     if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<(C::CONSUMERS == 2 ? 232 : 160)>();
     const uint32_t to_signal = empty_to_signal(member, ring.empty, thread);
-    Exchange exchange(work.joined > 1 ? member.rank : 0, work.joined, work.groups(), meetings, buffers, consumer);
+    Exchange exchange(work.joined > 1 ? member.rank : 0, work.joined, work.rows / 16, meetings, buffers, consumer);
     bool met = work.joined == 1;  // whether the barriers of the other blocks are initialized
     int turn = 0;
     for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
@@ -226,8 +224,7 @@ __global__ void __launch_bounds__(C::THREADS)
             if (!met) cluster_wait();
             met = true;
             exchange.add(acc, consumer, thread);
-            const int from = exchange.first(exchange.rank) * 16, end = exchange.first(exchange.rank + 1) * 16;
-            store<T, C>(&maps.out, acc, from, min(end, work.rows), work.store_rows(),
+            store<T, C>(&maps.out, acc, exchange.first(exchange.rank) * 16, exchange.first(exchange.rank + 1) * 16,
                         boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n, turn);
         }
     }
@@ -270,17 +267,17 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
     const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b * joined;  // blocks that share b; of a cluster
     const int stage_bytes = C::BYTES + (A_MN ? ceil_div(rows, 64) * 64 : rows) * ROW_BYTES;
     const int fixed = BOX_ALIGNMENT + C::CONSUMERS * C::BOXES * BOX_BYTES + BARRIER_BYTES + MEETING_BYTES +
-                      C::CONSUMERS * Exchange::bytes(joined, ceil_div(rows, 16));
+                      C::CONSUMERS * Exchange::bytes(joined, rows / 16);
     const int stages = min(MOST_STAGES, (MAX_SHARED_BYTES - fixed) / stage_bytes);
     const GroupedTileScheduler<GROUP> tiles(ceil_div<int64_t>(N, C::COUNT * of_a), ceil_div<int64_t>(M, rows * of_b));
     const Work work{tiles, FastDivisor(tiles.count()), sharing, cluster, rows, stages, stage_bytes, parts,
                     steps / parts, steps % parts, sums, joined, steps};
     Maps maps = {};
-    if (rows % (8 * of_a) != 0 || rows < 8 || rows > C::ROWS || parts > steps || stages < 2 ||
+    if (rows % 16 != 0 || rows < 16 || rows > C::ROWS || parts > steps || stages < 2 ||
         (joined > 1 && (parts > 1 || sharing != NOTHING || joined > steps)) ||
         !encode_operand_map<T>(&maps.a, a, K, rows / of_a, BLOCK_K / of_a) ||
         !encode_operand_map<T>(&maps.b, b, K, C::COUNT / of_b, BLOCK_K / of_b) ||
-        !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, N, M, N, work.store_rows())) {
+        !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, N, M, N, C::BOX_ROWS)) {
         return cudaErrorInvalidValue;
     }
     const int64_t shares = int64_t(tiles.count()) * parts;
@@ -305,7 +302,7 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
 }
 
 // Arguments as for matmul_wgmma; N is a multiple of 8. A tile has 64, 128 or 192 `columns`, and `rows`, a multiple of
-// 8 up to 256, or up to 192 with 192 columns; of 16 if blocks share a. `sharing` is a value of Sharing. k is divided in `parts`, or among
+// 16 up to 256, or up to 192 with 192 columns. `sharing` is a value of Sharing. k is divided in `parts`, or among
 // `joined` blocks of a cluster, up to 4, that share nothing.
 template <typename T>
 int run(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn, int64_t a_stride,

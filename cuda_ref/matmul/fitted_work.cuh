@@ -11,6 +11,7 @@ struct Columns {
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int BYTES = COUNT * ROW_BYTES;  // bytes of b per stage
     static constexpr int BOXES = 2;                  // boxes of a consumer that hold sums before they are stored
+    static constexpr int BOX_ROWS = 16;              // rows that one store takes
 };
 
 constexpr int GROUP = 8, MOST_STAGES = 20, BARRIER_BYTES = 2 * MOST_STAGES * MBARRIER_BYTES, BLOCK_K = 64;
@@ -34,9 +35,6 @@ struct Work {
     int joined, steps;              // blocks of a cluster that divide k, or 1; all steps
 
     __device__ __forceinline__ int shares() const { return tiles.count() * parts; }
-    // Groups of 16 rows of a tile; rows that one store takes.
-    __device__ __forceinline__ int groups() const { return (rows + 15) / 16; }
-    __host__ __device__ __forceinline__ int store_rows() const { return rows % 16 == 0 ? 16 : 8; }
 };
 
 // A block of a cluster. If a is shared, two blocks whose ranks differ in the lowest bit are side by side.

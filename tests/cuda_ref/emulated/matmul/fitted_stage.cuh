@@ -12,7 +12,7 @@ void multiply_stage(float (&acc)[COUNT], uint64_t a, uint64_t b, int size) {
             const int row = threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4;
             float x[2][16];
             for (int i = 0; i < 32; ++i) x[i / 16][i % 16] = element<T, A_MN>(from_a, row + i / 16 * 8, i % 16);
-            add_products<T, B_MN>(to, 4 * (size + 1), x, from_b, 1);
+            add_products<T, B_MN>(to, 8 * (size + 1), x, from_b, 1);
         });
     }
     wgmma_commit_group();
