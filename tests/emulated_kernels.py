@@ -16,7 +16,6 @@ KERNELS = (
     *("int4_matmul/few.cu", "int4_matmul/few.cuh", "int4_matmul/few_wgmma.cu", "int4_matmul/wgmma.cu"),
     *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "block_scaled_matmul/products.cuh"),
     *("matmul/skinny.cuh", "matmul/wgmma.cu", "matmul/wgmma.cuh", "linear_cross_entropy/wgmma.cu"),
-    *("matmul/_fitted_bfloat16.cu", "matmul/fitted.cuh", "matmul/fitted_work.cuh", "matmul/fitted_exchange.cuh"),
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
 """Sources and headers, below cuda_ref/. Headers in EMULATED take the place of those with instructions of Hopper."""

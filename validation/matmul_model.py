@@ -47,7 +47,6 @@ DEPENDS = {
     "wgmma": ("wgmma", *TILED),
     "wgmma16": ("wgmma", *TILED),
     "fitted": ("fitted", *TILED),
-    "joined": ("fitted", "joined", *TILED),
 }
 """Kernels of 16 bits, each with the first parts of the names of constants that only it and a few others depend on."""
 

@@ -109,8 +109,7 @@ def calls(
     x: AnyProblem
     if precision == "ieee":
         x = _matmul_plan.problem_of(a, b)
-        found_plans = [*_matmul_tiles.candidates(x), *_matmul_tiles.joined(x)]
-        plans = [each for each in found_plans if each.kernel in kernels]
+        plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
     else:
         x = model_tf32_float8.problem_of(a, b, precision)
         plans = list(model_tf32_float8.candidates(x))

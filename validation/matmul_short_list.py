@@ -23,7 +23,6 @@ CONFIGURATIONS = {
     "skinny": (0, 1),
     "short": (0, 2, 5, 6, 7, 8, 9, 11, 13),
     "narrow": (0, 1),
-    "joined": (),
 }
 """Kernels of 16 bits with their tiles in the list. The list has all tiles of other kernels, and all split-K factors."""
 LAUNCH_US, LATENCY_US = 1.5, 0.65

@@ -45,23 +45,6 @@ __device__ __forceinline__ void mbarrier_wait_parity(uint32_t barrier, uint32_t 
         : "memory");
 }
 
-// Arrives at a barrier of another block after this thread's writes to its shared memory: a thread that waits by
-// mbarrier_wait_acquire_cluster sees them.
-__device__ __forceinline__ void mbarrier_arrive_release_cluster(uint32_t remote) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
-}
-__device__ __forceinline__ void mbarrier_wait_acquire_cluster(uint32_t barrier, uint32_t parity) {
-    asm volatile(
-        "{\n\t"
-        ".reg .pred ended;\n\t"
-        "again:\n\t"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%0], %1;\n\t"
-        "@!ended bra again;\n\t"
-        "}" ::"r"(barrier),
-        "r"(parity)
-        : "memory");
-}
-
 // Position in a ring of stages, and the parity of the current phase of its barriers. The consumer of a stage waits for
 // `phase` of its full barrier, the producer for `phase ^ 1` of its empty barrier.
 template <int STAGES>

@@ -1,13 +1,16 @@
-"""Product with weights of 4 bits in CUDA by `few` for at most 32 rows, by `wgmma` for more."""
+"""Product with weights of 4 bits in CUDA by `few` for at most 16 rows, `few_wgmma` up to 32, and `wgmma` for more."""
 
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from cuda_ref._runtime.kept import kept
-from cuda_ref.int4_matmul import few, wgmma
+from cuda_ref.int4_matmul import few, few_wgmma, wgmma
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
+KERNELS = {"few": few, "few_wgmma": few_wgmma, "wgmma": wgmma}
+MMA_ROWS = 16
+"""Most rows of x for which mma.sync keeps up with reading the weights."""
 
 
 @kept
@@ -21,16 +24,16 @@ def int4_matmul(
 
     Shapes, strides, dtypes, devices and errors: those of wgmma.py. `config` names the kernel that runs.
     """
-    kernel = few if choose(x) == "few" else wgmma
-    return kernel.int4_matmul(x, weight, scale, zero)
+    return KERNELS[choose(x)].int4_matmul(x, weight, scale, zero)
 
 
 def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> str:
     """The kernel, its tile or parts, and the operands that it copies."""
-    kernel = few if choose(x) == "few" else wgmma
-    return kernel.config(x, weight, scale, zero)
+    return KERNELS[choose(x)].config(x, weight, scale, zero)
 
 
 def choose(x: Tensor) -> str:
-    """`few` for at most 32 rows of x, where reading the weights takes most of the time, else `wgmma`."""
-    return "few" if x.ndim == 2 and len(x) <= few.MOST_ROWS else "wgmma"
+    """The kernel for so many rows of x: for few of them, reading the weights takes most of the time."""
+    if x.ndim != 2 or len(x) > few.MOST_ROWS:
+        return "wgmma"
+    return "few" if len(x) <= MMA_ROWS else "few_wgmma"

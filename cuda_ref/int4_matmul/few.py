@@ -68,21 +68,23 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
     fitting = _fitting(len(x))
-    return fastest("int4_few", ROWS[fitting], fitting, x, weight)
+    return fastest(
+        "int4_few", {rows: max(LEAST_OF_A_BOX, rows * OF_A_ROW[fitting]) for rows in ROWS[fitting]}, x, weight
+    )
 
 
-def fastest(kernel: str, rows: tuple[int, ...], fitting: int, x: Tensor, weight: Tensor) -> Plan:
-    """The fastest plan of a kernel by the model. fitting: a key of OF_A_ROW."""
+def fastest(kernel: str, of_a_box: dict[int, float], x: Tensor, weight: Tensor) -> Plan:
+    """The fastest plan of a kernel by the model. of_a_box: by the rows of a tile, the time in ns that a box takes."""
     processors = multiprocessors(x.device) if x.is_cuda else 1
     boxes, N = -(-x.shape[1] // BOX), len(weight)
 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
         turns = -(-tiles // _clusters(processors, plan.parts))
-        of_a_box = max(LEAST_OF_A_BOX, plan.tile * OF_A_ROW[fitting])
-        return turns * (-(-boxes // plan.parts) * of_a_box + (OF_A_CLUSTER if plan.parts > 1 else OF_A_TILE))
+        of_a_tile = OF_A_CLUSTER if plan.parts > 1 else OF_A_TILE
+        return turns * (-(-boxes // plan.parts) * of_a_box[plan.tile] + of_a_tile)
 
-    return min((Plan(kernel, each, parts) for parts in PARTS if parts <= boxes for each in rows), key=time)
+    return min((Plan(kernel, rows, parts) for parts in PARTS if parts <= boxes for rows in of_a_box), key=time)
 
 
 def _fitting(M: int) -> int:

@@ -38,8 +38,6 @@ class Costs(NamedTuple):
     beyond_share: float = 0.3635  # extra step time, times the share of the tiles' rows that lie beyond the output
     fitted_launch_us: float = 2.806
     fitted_step_us: float = 0.07038  # added to the products of a step
-    joined_launch_us: float = 0.5  # added to that of "fitted"
-    joined_sum_us: float = 4e-05  # per element of a tile
     mma_launch_us: float = 2.864
     mma_cluster_us: float = 1.19
     mma_step_us: float = 0.273  # a step of a block alone on its multiprocessor
@@ -99,25 +97,24 @@ def longest(*times: float) -> float:
 
 def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     """Copies and launch, plus the longest of rounds and traffic, plus the addition of parts."""
-    tile, joined, fitted = tile_of(plan), plan.kernel == "joined", plan.kernel in ("fitted", "joined")
-    together = plan.parts if joined else tile.cluster * tile.beside
+    tile, fitted = tile_of(plan), plan.kernel == "fitted"
+    together = tile.cluster * tile.beside
     blocks, steps = blocks_of(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
-    # Some GPCs have no room for a cluster of three or four blocks.
-    rounds = cdiv(blocks // together, max(1, x.multiprocessors // together - 3 * (together > 2)))
+    # Some GPCs have no room for a cluster of four blocks.
+    rounds = cdiv(blocks // together, max(1, x.multiprocessors // together - 3 * (together == 4)))
     rows = cdiv(tile.M, 64) * 64 if fitted and x.a_across_k else tile.M  # rows that TMA loads
     loaded = 2 * tile.K * (rows * (1 + x.a_split) / tile.beside + tile.N * (1 + x.b_split) / tile.cluster)
     products = max(tile.M, 64) * tile.N * tile.K / c.sm_wgmma_products_per_us
     own = c.fitted_step_us + products if fitted else longest(c.wgmma_step_us, products)
     beyond = c.beyond_share * (1 - x.M / (cdiv(x.M, tile.M) * tile.M))
     step = longest(own, _requests_us(tile, x, c)) * (1 + beyond)
-    stored = tile.M * tile.N * (c.wgmma_store_us + (x.N % 8 != 0) / c.sm_odd_stores_per_us + joined * c.joined_sum_us)
+    stored = tile.M * tile.N * (c.wgmma_store_us + (x.N % 8 != 0) / c.sm_odd_stores_per_us)
     busy = rounds * (c.wgmma_block_us + steps * step + stored)
-    of_fitted = c.fitted_launch_us + c.joined_launch_us * joined
-    us = of_fitted if fitted else c.wgmma_launch_us + c.wgmma_cluster_us * (together > 1)
+    us = c.fitted_launch_us if fitted else c.wgmma_launch_us + c.wgmma_cluster_us * (together > 1)
     us += longest(busy, memory, blocks * steps * loaded / (c.sm_l2_bytes_per_us * x.multiprocessors))
     if x.a_copied or x.b_copied:
         us += c.copy_us + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / c.dram_copy_bytes_per_us
-    if plan.parts > 1 and not joined:
+    if plan.parts > 1:
         us += c.add_us + c.add_part_us * plan.parts + 8 * blocks * tile.M * tile.N / c.dram_copy_bytes_per_us
     return us
 

@@ -32,10 +32,10 @@ class Plan(NamedTuple):
     """One of KERNELS; "wgmma32" or "few32" in tf32; "wgmma8", "skinny8" or "short8" in float8."""
     tile: int
     """The configuration, as the .cu numbers it: an index in TILES[kernel], SKINNY_COLUMNS or TILE_ROWS (narrow); for
-    "fitted" and "joined" a `fitted_number`; the logarithm of the warps (stream) or threads (short) that divide k; or
-    a key of SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES."""
+    "fitted" a `fitted_number`; the logarithm of the warps (stream) or threads (short) that divide k; or a key of
+    SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES."""
     parts: int
-    """Parts of k that different blocks sum; those of "joined" are a cluster."""
+    """Parts of k that different blocks sum."""
 
 
 class Problem(NamedTuple):
@@ -59,15 +59,15 @@ class Problem(NamedTuple):
     """True if b is contiguous along K and is not a vector."""
 
 
-KERNELS = ("wgmma", "wgmma16", "fitted", "joined", "mma", "stream", "skinny", "short", "narrow")
+KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
 """Kernels of 16 bits.
 
 wgmma: TMA, persistent blocks, parts added through memory. wgmma16: the same with more tiles. fitted: the same with
-tile heights fitted to the output. joined: that, with parts added within a cluster. mma: rows at any address, parts
-added within a cluster. stream: the same for few rows or columns. skinny: few rows by TMA, parts added within a cluster.
-short: small products, any strides. narrow: many dense rows with few terms and few columns.
+tile heights fitted to the output. mma: rows at any address, parts added within a cluster. stream: the same for few
+rows or columns. skinny: few rows by TMA, parts added within a cluster. short: small products, any strides. narrow: many
+dense rows with few terms and few columns.
 """
-WGMMA = ("wgmma", "wgmma16", "fitted", "joined", "wgmma32", "wgmma8")
+WGMMA = ("wgmma", "wgmma16", "fitted", "wgmma32", "wgmma8")
 """The kernels of wgmma.py."""
 TILES = {
     "mma": (Tile(32, 32, 128, resident=8), Tile(64, 16, 128, resident=8), Tile(128, 128, 64, stages=3, resident=2)),
@@ -108,10 +108,9 @@ PARTS = {
     "wgmma": _WGMMA_PARTS,
     "wgmma16": _WGMMA_PARTS,
     "skinny": (1, 2, 3, 4, 5, 6, 8),
-    "joined": (2, 3, 4),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
-"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 8, of 16 if a is shared."""
+"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
 """Bits of `sharing`: the operands whose loads the blocks of a "fitted" cluster share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
@@ -144,8 +143,7 @@ def described(plan: Plan, **copied: bool) -> str:
     if kernel in (*WGMMA, "mma"):
         sizes = tile_of(plan)
         cluster = sizes.cluster * sizes.beside
-        word = "fitted" if kernel == "joined" else kernel.rstrip("0123456789")
-        text = f"{word} {sizes.M}x{sizes.N}{f' cluster={cluster}' if cluster > 1 else ''}"
+        text = f"{kernel.rstrip('0123456789')} {sizes.M}x{sizes.N}{f' cluster={cluster}' if cluster > 1 else ''}"
     elif kernel == "narrow":
         text = f"narrow rows={TILE_ROWS[tile]}"
     elif kernel in ("skinny", "skinny8"):
@@ -159,8 +157,7 @@ def described(plan: Plan, **copied: bool) -> str:
     else:
         text = kernel
     names = " and ".join(name for name, is_copied in copied.items() if is_copied)
-    division = "joined" if kernel == "joined" else "parts"
-    return f"{text}{f' {division}={parts}' if parts > 1 else ''}{f' ({names} copied)' if names else ''}"
+    return f"{text}{f' parts={parts}' if parts > 1 else ''}{f' ({names} copied)' if names else ''}"
 
 
 def fitted_number(rows: int, columns: int, sharing: int) -> int:
@@ -175,7 +172,7 @@ def fitted_tile(number: int) -> Tile:
 
 
 def tile_of(plan: Plan) -> Tile:
-    return fitted_tile(plan.tile) if plan.kernel in ("fitted", "joined") else TILES[plan.kernel][plan.tile]
+    return fitted_tile(plan.tile) if plan.kernel == "fitted" else TILES[plan.kernel][plan.tile]
 
 
 def blocks_of(tile: Tile, x: Problem) -> int:
@@ -184,10 +181,7 @@ def blocks_of(tile: Tile, x: Problem) -> int:
 
 
 def elements_of_parts(plan: Plan, M: int, N: int) -> int:
-    """Sums that a WGMMA plan with several parts keeps in memory: of whole tiles, in "fitted" of the output alone, in
-    "joined" none."""
-    if plan.kernel == "joined":
-        return 0
+    """Sums that a WGMMA plan with several parts keeps in memory: of whole tiles, or in "fitted" of the output alone."""
     if plan.kernel == "fitted":
         return plan.parts * M * N
     tile = TILES[plan.kernel][plan.tile]
@@ -236,8 +230,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
 def _fitted(x: Problem) -> Iterator[Plan]:
     """For each number of tile rows, the lowest tile that covers M, and parts of k that fill the device."""
     for (columns, most), sharing in itertools.product(FITTED_ROWS.items(), range(4)):
-        last, multiple = 0, 16 if sharing & SHARE_A else 8
-        for rows in range(multiple, most + 1, multiple):
+        last = 0
+        for rows in range(16, most + 1, 16):
             tile = fitted_number(rows, columns, sharing)
             blocks = blocks_of(fitted_tile(tile), x)
             if blocks == last:
@@ -246,20 +240,3 @@ def _fitted(x: Problem) -> Iterator[Plan]:
             for parts in _WGMMA_PARTS:
                 if parts == 1 or (parts <= cdiv(x.K, 64) and blocks * parts < 3 * x.multiprocessors):
                     yield Plan("fitted", tile, parts)
-
-
-def joined(x: Problem) -> Iterator[Plan]:
-    """For each number of tile rows, the lowest tile that covers M, whose k the blocks of a cluster divide."""
-    if x.N % 8 != 0:
-        return
-    for columns, most in FITTED_ROWS.items():
-        last = 0
-        for rows in range(8, most + 1, 8):
-            tile = fitted_number(rows, columns, 0)
-            blocks = blocks_of(fitted_tile(tile), x)
-            if blocks == last:
-                continue
-            last = blocks
-            for parts in PARTS["joined"]:
-                if parts <= cdiv(x.K, 64) and blocks * parts < 6 * x.multiprocessors:
-                    yield Plan("joined", tile, parts)

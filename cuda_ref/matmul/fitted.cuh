@@ -1,19 +1,87 @@
 // The matmul kernel in 16 bits with tile heights fitted to the output, and its launch
 //
-// wgmma multiplies 64 rows by any multiple of 8 columns up to 256. This kernel computes the transpose of out, so that
+// wgmma multiplies 64 rows by any multiple of 16 columns up to 256. This kernel computes the transpose of out, so that
 // columns of a wgmma are rows of out. A tile has 64, 128 or 192 columns of out, and the number of rows that fills the
 // device best; wgmma.py chooses it. One kernel serves all numbers of rows, since only its wgmma shape depends on them.
 //
-// As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided in
-// parts, blocks store float32 sums of parts in the order of out's rows, and a second kernel adds the parts in order.
-// Or the blocks of a cluster divide k, and add their sums through shared memory.
+// As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
+// blocks store float32 sums of parts in the order of out's rows, and a second kernel adds the parts in order.
 //
 // Precision: products are exact, sums float32, rounded once.
 #pragma once
 
-#include "matmul/fitted_exchange.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
 #include "matmul/fitted_stage.cuh"
-#include "matmul/fitted_work.cuh"
+
+// CONSUMERS warpgroups compute 64 columns and up to ROWS rows of out each.
+template <int CONSUMERS_, int ROWS_>
+struct Columns {
+    static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, COUNT = CONSUMERS * 64;
+    static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
+    static constexpr int BYTES = COUNT * ROW_BYTES;  // bytes of b per stage
+    static constexpr int BOXES = 2;                  // boxes of a consumer that hold sums before they are stored
+    static constexpr int BOX_ROWS = 16;              // rows that one store takes
+};
+
+constexpr int GROUP = 8, MOST_STAGES = 12, BARRIER_BYTES = 2 * MOST_STAGES * MBARRIER_BYTES, BLOCK_K = 64;
+
+// Operands whose loads the blocks of a cluster share: a by blocks side by side, b by blocks one below the other.
+enum Sharing { NOTHING, SHARE_A, SHARE_B, SHARE_BOTH };
+
+struct Maps {
+    CUtensorMap a, b, out;
+};
+
+// A cluster computes one share after the other: for each block a tile, over one part of the steps of k.
+struct Work {
+    GroupedTileScheduler<GROUP> tiles;  // m counts tiles of columns of out, n tiles of rows
+    FastDivisor by_tiles;
+    int sharing, cluster;  // sharing: see Sharing; cluster: blocks of a cluster
+    int rows, stages, stage_bytes;  // rows of a tile; stages of the ring; bytes of a stage
+    int parts, least, longer;       // the first `longer` parts have `least + 1` steps, the others `least`
+    float* sums;                    // sums of parts: for each part M rows of N columns
+
+    __device__ __forceinline__ int shares() const { return tiles.count() * parts; }
+};
+
+// A block of a cluster. If a is shared, two blocks whose ranks differ in the lowest bit are side by side.
+struct Member {
+    int rank, x, y;      // x, y: place in the cluster
+    int beside, below;   // ranks of the blocks that share a and b with it; its own rank if there is none
+    int partners;        // number of blocks with which it shares loads
+
+    __device__ __forceinline__ Member(const Work& work) {
+        const bool a = work.sharing & SHARE_A, b = work.sharing & SHARE_B;
+        rank = work.cluster > 1 ? int(cta_rank_in_cluster()) : 0;
+        x = a ? rank & 1 : 0, y = a ? rank >> 1 : rank;
+        beside = a ? rank ^ 1 : rank, below = b ? rank ^ (a ? 2 : 1) : rank;
+        partners = int(a) + int(b);
+    }
+};
+
+struct FittedShare {
+    int row, column;  // position of the block's tile, in tiles
+    int part, begin, end;
+
+    __device__ __forceinline__ FittedShare(const Work& work, int index, const Member& member) {
+        part = work.by_tiles.quotient(index), begin = part * work.least + min(part, work.longer);
+        end = begin + work.least + (part < work.longer);
+        const TileCoordinate tile = work.tiles[index - part * work.tiles.count()];
+        row = work.sharing & SHARE_B ? tile.n * 2 + member.y : tile.n;
+        column = work.sharing & SHARE_A ? tile.m * 2 + member.x : tile.m;
+    }
+};
+
+struct Ring {
+    uint32_t full, empty;  // addresses of the first barriers
+    int stages, stage = 0;
+    uint32_t phase = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == stages) stage = 0, phase ^= 1;
+    }
+};
 
 // Loads one stage of an operand, at most `rows` rows (m or n): all of it, or its half `half`, for this block and
 // another one. A half is half of the rows of a K-major operand, or half of the k of an MN-major one.
@@ -37,45 +105,24 @@ __device__ __forceinline__ void load_stage(const CUtensorMap* map, uint32_t to, 
 }
 
 template <bool A_MN, bool B_MN, typename C>
-__device__ __forceinline__ void load_step(const Maps& maps, const Work& work, uint32_t shared, const Member& member,
-                                          const Ring& ring, const FittedShare& share, int k) {
-    const uint32_t full = ring.full + ring.stage * MBARRIER_BYTES, b = shared + ring.stage * work.stage_bytes;
-    mbarrier_arrive_expect_tx(full, work.stage_bytes);
-    load_stage<B_MN>(&maps.b, b, share.column * C::COUNT, k * BLOCK_K, C::COUNT, member.rank, member.below, member.y,
-                     full);
-    load_stage<A_MN>(&maps.a, b + C::BYTES, share.row * work.rows, k * BLOCK_K, work.rows, member.rank, member.beside,
-                     member.x, full);
-}
-
-// Loads the first stages, and returns how many: before any barrier of threads, so for blocks that share no loads.
-template <bool A_MN, bool B_MN, typename C>
-__device__ __forceinline__ int load_first(const Maps& maps, const Work& work, uint32_t shared, const Member& member,
-                                          Ring ring) {
-    const FittedShare share(work, blockIdx.x / work.cluster, member);
-    const int count = min(share.end - share.begin, work.stages);
-    for (int i = 0; i < count; ++i, ++ring.stage) {
-        load_step<A_MN, B_MN, C>(maps, work, shared, member, ring, share, share.begin + i);
-    }
-    return count;
-}
-
-// Loads all stages but the first `loaded`.
-template <bool A_MN, bool B_MN, typename C>
 __device__ __forceinline__ void produce(const Maps& maps, const Work& work, uint32_t shared, const Member& member,
-                                        Ring ring, int loaded) {
-    ring.stage = loaded % ring.stages, ring.phase = loaded / ring.stages;
+                                        Ring ring) {
     for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
         const FittedShare share(work, index, member);
 #pragma unroll 1
-        for (int k = share.begin + loaded; k < share.end; ++k) {
+        for (int k = share.begin; k < share.end; ++k) {
+            const uint32_t full = ring.full + ring.stage * MBARRIER_BYTES, b = shared + ring.stage * work.stage_bytes;
             mbarrier_wait_parity(ring.empty + ring.stage * MBARRIER_BYTES, ring.phase ^ 1);
-            load_step<A_MN, B_MN, C>(maps, work, shared, member, ring, share, k);
+            mbarrier_arrive_expect_tx(full, work.stage_bytes);
+            load_stage<B_MN>(&maps.b, b, share.column * C::COUNT, k * BLOCK_K, C::COUNT, member.rank, member.below,
+                             member.y, full);
+            load_stage<A_MN>(&maps.a, b + C::BYTES, share.row * work.rows, k * BLOCK_K, work.rows, member.rank,
+                             member.beside, member.x, full);
             ring.advance();
         }
-        loaded = 0;
     }
     // A block does not exit while another one may still arrive at its barriers.
-    if (member.partners > 0) {
+    if (work.cluster > 1) {
         for (int i = 0; i < work.stages; ++i) {
             mbarrier_wait_parity(ring.empty + ring.stage * MBARRIER_BYTES, ring.phase ^ 1);
             ring.advance();
@@ -94,7 +141,7 @@ __device__ __forceinline__ uint32_t empty_to_signal(const Member& member, uint32
 
 __device__ __forceinline__ void release(const Work& work, uint32_t to_signal, int stage) {
     if (to_signal == 0) return;
-    if (work.sharing != NOTHING) {
+    if (work.cluster > 1) {
         mbarrier_arrive_cluster(to_signal + stage * MBARRIER_BYTES);
     } else {
         mbarrier_arrive(to_signal + stage * MBARRIER_BYTES);
@@ -112,7 +159,7 @@ __device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& 
         const uint64_t b = wgmma_descriptor(tile + consumer * BOX_BYTES, BOX_BYTES);
         const uint64_t a = wgmma_descriptor(tile + C::BYTES, BOX_BYTES);
         mbarrier_wait_parity(ring.full + ring.stage * MBARRIER_BYTES, ring.phase);
-        multiply_stage<T, B_MN, A_MN>(acc, b, a, work.rows / 8 - 1);
+        multiply_stage<T, B_MN, A_MN>(acc, b, a, work.rows / 16 - 1);
         wgmma_wait_group<1>();
         if (previous >= 0) release(work, to_signal, previous);
         previous = ring.stage;
@@ -122,24 +169,21 @@ __device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& 
     if (previous >= 0) release(work, to_signal, previous);
 }
 
-// Stores the sums of rows `from`, a multiple of 16, to `rows` of a tile and of 64 columns, to rows from m on and columns
-// from n on. 64 rows are written to a box, and stored from there `together` at a time, while the next are written to the
-// other box.
+// Stores the sums of work.rows rows from m on and 64 columns from n on. 64 rows are written to a box, and stored from
+// there 16 at a time, while the next rows are written to the other box.
 template <typename T, typename C>
-__device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)[C::ROWS / 2], int from, int rows,
-                                      int together, uint32_t boxes, int consumer, int thread, int m, int n,
-                                      int& turn) {
+__device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)[C::ROWS / 2], int rows, uint32_t boxes,
+                                      int consumer, int thread, int m, int n, int& turn) {
     const int lane = thread % 32, row = lane / 16 * 8 + lane % 8, chunk = thread / 32 * 2 + lane / 8 % 2;
 #pragma unroll
     for (int first = 0; first < C::ROWS; first += 64) {
-        if (first >= rows || first + 64 <= from) continue;
+        if (first >= rows) continue;
         const uint32_t box = boxes + turn * BOX_BYTES;
         turn ^= 1;
         if (thread == 0) tma_store_wait_group_read<C::BOXES - 1>();
         named_barrier_sync(1 + consumer, WARPGROUP);
 #pragma unroll
         for (int i = 0; i < 64 && first + i < C::ROWS; i += 16) {
-            if (first + i < from || first + i >= rows) continue;
             const float* const sums = &acc[(first + i) / 2];  // rows 0 to 7, then rows 8 to 15
             stmatrix_x4_transposed(box + (i + row) * ROW_BYTES + (chunk ^ row % 8) * 16,
                                    rounded_pair<T>(sums[0], sums[1]), rounded_pair<T>(sums[2], sums[3]),
@@ -148,7 +192,7 @@ __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)
         fence_proxy_async();
         named_barrier_sync(1 + consumer, WARPGROUP);
         if (thread == 0) {
-            for (int i = max(0, from - first); i < min(64, rows - first); i += together) {
+            for (int i = 0; i < min(64, rows - first); i += C::BOX_ROWS) {
                 tma_store(map, box + i * ROW_BYTES, n, m + first + i);
             }
             tma_store_commit_group();
@@ -183,34 +227,30 @@ __global__ void __launch_bounds__(C::THREADS)
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
     const Member member(work);
     Ring ring{barriers, barriers + MOST_STAGES * MBARRIER_BYTES, work.stages};
-    const uint32_t meetings = barriers + BARRIER_BYTES, buffers = meetings + MEETING_BYTES;
-    int loaded = 0;
     if (threadIdx.x == C::PRODUCER) {
-        tma_prefetch_descriptor(&maps.b);
         tma_prefetch_descriptor(&maps.a);
-        for (int stage = 0; stage < work.stages; ++stage) {
-            mbarrier_init(ring.full + stage * MBARRIER_BYTES, 1);
-            mbarrier_init(ring.empty + stage * MBARRIER_BYTES, C::CONSUMERS * (1 + member.partners));
-        }
-        mbarrier_fence_init();
-        if (member.partners == 0) loaded = load_first<A_MN, B_MN, C>(maps, work, shared, member, ring);
+        tma_prefetch_descriptor(&maps.b);
     }
-    if (threadIdx.x < C::CONSUMERS && work.joined > 1) Exchange::init(meetings, threadIdx.x, work.joined);
+    if (consumer == C::CONSUMERS && thread < work.stages) {
+        mbarrier_init(ring.full + thread * MBARRIER_BYTES, 1);
+        mbarrier_init(ring.empty + thread * MBARRIER_BYTES, C::CONSUMERS * (1 + member.partners));
+        mbarrier_fence_init();
+    }
     if (threadIdx.x == 0) tma_prefetch_descriptor(&maps.out);
-    if (work.cluster > 1) cluster_arrive_relaxed();
-    if (member.partners > 0) cluster_wait();
-    __syncthreads();
+    if (work.cluster > 1) {
+        cluster_arrive_relaxed();
+        cluster_wait();
+    } else {
+        __syncthreads();
+    }
 
     if (consumer == C::CONSUMERS) {
         if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<(C::CONSUMERS == 2 ? 40 : 32)>();
-        if (threadIdx.x == C::PRODUCER) produce<A_MN, B_MN, C>(maps, work, shared, member, ring, loaded);
-        if (work.joined > 1) cluster_wait();
+        if (threadIdx.x == C::PRODUCER) produce<A_MN, B_MN, C>(maps, work, shared, member, ring);
         return;
     }
     if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<(C::CONSUMERS == 2 ? 232 : 160)>();
     const uint32_t to_signal = empty_to_signal(member, ring.empty, thread);
-    Exchange exchange(work.joined > 1 ? member.rank : 0, work.joined, work.groups(), meetings, buffers, consumer);
-    bool met = work.joined == 1;  // whether the barriers of the other blocks are initialized
     int turn = 0;
     for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
         const FittedShare share(work, index, member);
@@ -223,15 +263,10 @@ __global__ void __launch_bounds__(C::THREADS)
         if (work.parts > 1) {
             store_part<C>(work.sums + share.part * int64_t(M) * N, acc, work.rows, thread, m, n, M, N);
         } else {
-            if (!met) cluster_wait();
-            met = true;
-            exchange.add(acc, consumer, thread);
-            const int from = exchange.first(exchange.rank) * 16, end = exchange.first(exchange.rank + 1) * 16;
-            store<T, C>(&maps.out, acc, from, min(end, work.rows), work.store_rows(),
-                        boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n, turn);
+            store<T, C>(&maps.out, acc, work.rows, boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n,
+                        turn);
         }
     }
-    exchange.finish();
     if (thread == 0) tma_store_wait_group_read<0>();
 }
 
@@ -264,33 +299,28 @@ __global__ void __launch_bounds__(ADD_THREADS)
 
 template <typename T, bool A_MN, bool B_MN, typename C>
 cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int rows, Sharing sharing,
-                   int parts, int joined, float* sums, cudaStream_t stream, LaunchRecord* record) {
+                   int parts, float* sums, cudaStream_t stream, LaunchRecord* record) {
     const int64_t M = a.rows, N = b.rows;
     const int steps = int(ceil_div<int64_t>(K, BLOCK_K)), of_a = sharing & SHARE_A ? 2 : 1;
-    const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b * joined;  // blocks that share b; of a cluster
+    const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b;  // blocks that share b; blocks of a cluster
     const int stage_bytes = C::BYTES + (A_MN ? ceil_div(rows, 64) * 64 : rows) * ROW_BYTES;
-    const int fixed = BOX_ALIGNMENT + C::CONSUMERS * C::BOXES * BOX_BYTES + BARRIER_BYTES + MEETING_BYTES +
-                      C::CONSUMERS * Exchange::bytes(joined, ceil_div(rows, 16));
+    const int fixed = BOX_ALIGNMENT + C::CONSUMERS * C::BOXES * BOX_BYTES + BARRIER_BYTES;
     const int stages = min(MOST_STAGES, (MAX_SHARED_BYTES - fixed) / stage_bytes);
     const GroupedTileScheduler<GROUP> tiles(ceil_div<int64_t>(N, C::COUNT * of_a), ceil_div<int64_t>(M, rows * of_b));
     const Work work{tiles, FastDivisor(tiles.count()), sharing, cluster, rows, stages, stage_bytes, parts,
-                    steps / parts, steps % parts, sums, joined, steps};
+                    steps / parts, steps % parts, sums};
     Maps maps = {};
-    if (rows % (8 * of_a) != 0 || rows < 8 || rows > C::ROWS || parts > steps || stages < 2 ||
-        (joined > 1 && (parts > 1 || sharing != NOTHING || joined > steps)) ||
+    if (rows % 16 != 0 || rows < 16 || rows > C::ROWS || parts > steps ||
         !encode_operand_map<T>(&maps.a, a, K, rows / of_a, BLOCK_K / of_a) ||
         !encode_operand_map<T>(&maps.b, b, K, C::COUNT / of_b, BLOCK_K / of_b) ||
-        !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, N, M, N, work.store_rows())) {
+        !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, N, M, N, C::BOX_ROWS)) {
         return cudaErrorInvalidValue;
     }
     const int64_t shares = int64_t(tiles.count()) * parts;
     int clusters = multiprocessor_count() / cluster;
     if (cluster > 2) {
-        const auto of = [](int blocks) {
-            return active_clusters(blocks, matmul_fitted<T, A_MN, B_MN, C>, C::THREADS, MAX_SHARED_BYTES);
-        };
-        static const int active[] = {of(3), of(4)};
-        clusters = max(1, min(clusters, active[cluster - 3]));
+        static const int active = active_clusters(4, matmul_fitted<T, A_MN, B_MN, C>, C::THREADS, MAX_SHARED_BYTES);
+        clusters = max(1, min(clusters, active));
     }
     const int64_t waves = ceil_div<int64_t>(shares, clusters);
     const dim3 grid(unsigned(ceil_div<int64_t>(shares, waves) * cluster));
@@ -305,18 +335,16 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
 }
 
 // Arguments as for matmul_wgmma; N is a multiple of 8. A tile has 64, 128 or 192 `columns`, and `rows`, a multiple of
-// 8 up to 256, or up to 192 with 192 columns; of 16 if blocks share a. `sharing` is a value of Sharing. k is divided in `parts`, or among
-// `joined` blocks of a cluster, up to 4, that share nothing.
+// 16 up to 256, or up to 192 with 192 columns. `sharing` is a value of Sharing.
 template <typename T>
 int run(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn, int64_t a_stride,
-        int64_t b_mn, int64_t b_stride, int64_t columns, int64_t rows, int64_t sharing, int64_t parts, int64_t joined,
-        float* sums, cudaStream_t stream, LaunchRecord* record) {
+        int64_t b_mn, int64_t b_stride, int64_t columns, int64_t rows, int64_t sharing, int64_t parts, float* sums,
+        cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
     const auto with = [&](auto across_a, auto across_b) {
         const auto run = [&](auto config) {
             return launch<T, decltype(across_a)::value, decltype(across_b)::value, decltype(config)>(
-                left, right, out, K, int(rows), Sharing(sharing), int(parts), int(joined), sums, stream,
-                record);
+                left, right, out, K, int(rows), Sharing(sharing), int(parts), sums, stream, record);
         };
         switch (columns) {
             case 64: return run(Columns<1, 256>());

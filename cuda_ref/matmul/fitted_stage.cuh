@@ -4,71 +4,41 @@
 
 #include "hopper/wgmma.cuh"
 
-// The registers of a multiple of 4 sums that is no multiple of 8.
-#define SUMS_4 "%0, %1, %2, %3"
-#define SUMS_12 SUMS_8 ", %8, %9, %10, %11"
-#define SUMS_20 SUMS_16 ", %16, %17, %18, %19"
-#define SUMS_28 SUMS_24 ", %24, %25, %26, %27"
-#define SUMS_36 SUMS_32 ", %32, %33, %34, %35"
-#define SUMS_44 SUMS_40 ", %40, %41, %42, %43"
-#define SUMS_52 SUMS_48 ", %48, %49, %50, %51"
-#define SUMS_60 SUMS_56 ", %56, %57, %58, %59"
-#define SUMS_68 SUMS_64 ", %64, %65, %66, %67"
-#define SUMS_76 SUMS_72 ", %72, %73, %74, %75"
-#define SUMS_84 SUMS_80 ", %80, %81, %82, %83"
-#define SUMS_92 SUMS_88 ", %88, %89, %90, %91"
-#define SUMS_100 SUMS_96 ", %96, %97, %98, %99"
-#define SUMS_108 SUMS_104 ", %104, %105, %106, %107"
-#define SUMS_116 SUMS_112 ", %112, %113, %114, %115"
-#define SUMS_124 SUMS_120 ", %120, %121, %122, %123"
-#define PRODUCT(N, TYPE, SUMS, STEP, A_MN, B_MN)                                                                    \
-    "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" SUMS "}, a" STEP ", b" STEP                 \
+#define PRODUCT(N, TYPE, SUMS, STEP, A_MN, B_MN)                                                        \
+    "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" SUMS "}, a" STEP ", b" STEP \
     ", 1, 1, 1, " A_MN ", " B_MN ";\n\t"
-#define PRODUCTS(N, TYPE, SUMS, A_MN, B_MN)                                                                         \
-    "size" N ":\n\twgmma.fence.sync.aligned;\n\t" PRODUCT(N, TYPE, SUMS, "0", A_MN, B_MN)                           \
-        PRODUCT(N, TYPE, SUMS, "1", A_MN, B_MN) PRODUCT(N, TYPE, SUMS, "2", A_MN, B_MN)                             \
+#define PRODUCTS(N, TYPE, SUMS, A_MN, B_MN)                                                                \
+    "size" N ":\n\twgmma.fence.sync.aligned;\n\t" PRODUCT(N, TYPE, SUMS, "0", A_MN, B_MN)                   \
+        PRODUCT(N, TYPE, SUMS, "1", A_MN, B_MN) PRODUCT(N, TYPE, SUMS, "2", A_MN, B_MN)                    \
             PRODUCT(N, TYPE, SUMS, "3", A_MN, B_MN) "wgmma.commit_group.sync.aligned;\n\tbra.uni done;\n\t"
 // A, B, SIZE, A_STEP, B_STEP, A_MN and B_MN are operands. LABELS and FURTHER hold the sizes that 192 columns lack.
-#define STAGE(TYPE, LABELS, FURTHER, A, B, SIZE, A_STEP, B_STEP, A_MN, B_MN, ...)                                   \
-    asm volatile(                                                                                                   \
-        "{\n\t.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n\tmov.b64 a0, " A ";\n\tadd.s64 a1, a0, " A_STEP           \
-        ";\n\tadd.s64 a2, a1, " A_STEP ";\n\tadd.s64 a3, a2, " A_STEP ";\n\tmov.b64 b0, " B                         \
-        ";\n\tadd.s64 b1, b0, " B_STEP ";\n\tadd.s64 b2, b1, " B_STEP ";\n\tadd.s64 b3, b2, " B_STEP                \
-        ";\n\tsizes: .branchtargets "                                                                               \
-        "size8, size16, size24, size32, size40, size48, size56, size64, size72, size80, "                           \
-        "size88, size96, size104, size112, size120, size128, size136, size144, size152, "                           \
-        "size160, size168, size176, size184, size192"                                                               \
-        LABELS ";\n\tbrx.idx.uni " SIZE ", sizes;\n\t"                                                              \
-        PRODUCTS("8", TYPE, SUMS_4, A_MN, B_MN) PRODUCTS("16", TYPE, SUMS_8, A_MN, B_MN)                            \
-        PRODUCTS("24", TYPE, SUMS_12, A_MN, B_MN) PRODUCTS("32", TYPE, SUMS_16, A_MN, B_MN)                         \
-        PRODUCTS("40", TYPE, SUMS_20, A_MN, B_MN) PRODUCTS("48", TYPE, SUMS_24, A_MN, B_MN)                         \
-        PRODUCTS("56", TYPE, SUMS_28, A_MN, B_MN) PRODUCTS("64", TYPE, SUMS_32, A_MN, B_MN)                         \
-        PRODUCTS("72", TYPE, SUMS_36, A_MN, B_MN) PRODUCTS("80", TYPE, SUMS_40, A_MN, B_MN)                         \
-        PRODUCTS("88", TYPE, SUMS_44, A_MN, B_MN) PRODUCTS("96", TYPE, SUMS_48, A_MN, B_MN)                         \
-        PRODUCTS("104", TYPE, SUMS_52, A_MN, B_MN) PRODUCTS("112", TYPE, SUMS_56, A_MN, B_MN)                       \
-        PRODUCTS("120", TYPE, SUMS_60, A_MN, B_MN) PRODUCTS("128", TYPE, SUMS_64, A_MN, B_MN)                       \
-        PRODUCTS("136", TYPE, SUMS_68, A_MN, B_MN) PRODUCTS("144", TYPE, SUMS_72, A_MN, B_MN)                       \
-        PRODUCTS("152", TYPE, SUMS_76, A_MN, B_MN) PRODUCTS("160", TYPE, SUMS_80, A_MN, B_MN)                       \
-        PRODUCTS("168", TYPE, SUMS_84, A_MN, B_MN) PRODUCTS("176", TYPE, SUMS_88, A_MN, B_MN)                       \
-        PRODUCTS("184", TYPE, SUMS_92, A_MN, B_MN) PRODUCTS("192", TYPE, SUMS_96, A_MN, B_MN)                       \
-        FURTHER "done:\n\t}"                                                                                        \
-        : __VA_ARGS__                                                                                               \
-        : "l"(a), "l"(b), "r"(size), "n"(a_step), "n"(b_step), "n"(int(A_IS_MN)), "n"(int(B_IS_MN))                 \
+#define STAGE(TYPE, LABELS, FURTHER, A, B, SIZE, A_STEP, B_STEP, A_MN, B_MN, ...)                                    \
+    asm volatile(                                                                                                    \
+        "{\n\t.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n\tmov.b64 a0, " A ";\n\tadd.s64 a1, a0, " A_STEP            \
+        ";\n\tadd.s64 a2, a1, " A_STEP ";\n\tadd.s64 a3, a2, " A_STEP ";\n\tmov.b64 b0, " B                          \
+        ";\n\tadd.s64 b1, b0, " B_STEP ";\n\tadd.s64 b2, b1, " B_STEP ";\n\tadd.s64 b3, b2, " B_STEP                 \
+        ";\n\tsizes: .branchtargets size16, size32, size48, size64, size80, size96, size112, size128, size144, "     \
+        "size160, size176, size192" LABELS ";\n\tbrx.idx.uni " SIZE ", sizes;\n\t"                                   \
+        PRODUCTS("16", TYPE, SUMS_8, A_MN, B_MN) PRODUCTS("32", TYPE, SUMS_16, A_MN, B_MN)                           \
+        PRODUCTS("48", TYPE, SUMS_24, A_MN, B_MN) PRODUCTS("64", TYPE, SUMS_32, A_MN, B_MN)                          \
+        PRODUCTS("80", TYPE, SUMS_40, A_MN, B_MN) PRODUCTS("96", TYPE, SUMS_48, A_MN, B_MN)                          \
+        PRODUCTS("112", TYPE, SUMS_56, A_MN, B_MN) PRODUCTS("128", TYPE, SUMS_64, A_MN, B_MN)                        \
+        PRODUCTS("144", TYPE, SUMS_72, A_MN, B_MN) PRODUCTS("160", TYPE, SUMS_80, A_MN, B_MN)                        \
+        PRODUCTS("176", TYPE, SUMS_88, A_MN, B_MN) PRODUCTS("192", TYPE, SUMS_96, A_MN, B_MN) FURTHER "done:\n\t}"   \
+        : __VA_ARGS__                                                                                                \
+        : "l"(a), "l"(b), "r"(size), "n"(a_step), "n"(b_step), "n"(int(A_IS_MN)), "n"(int(B_IS_MN))                  \
         : "memory")
-#define FURTHER_LABELS                                                                                              \
-    ", size200, size208, size216, size224, size232, size240, size248, size256"
-#define FURTHER_SIZES(TYPE, A_MN, B_MN)                                                                             \
-    PRODUCTS("200", TYPE, SUMS_100, A_MN, B_MN) PRODUCTS("208", TYPE, SUMS_104, A_MN, B_MN)                         \
-    PRODUCTS("216", TYPE, SUMS_108, A_MN, B_MN) PRODUCTS("224", TYPE, SUMS_112, A_MN, B_MN)                         \
-    PRODUCTS("232", TYPE, SUMS_116, A_MN, B_MN) PRODUCTS("240", TYPE, SUMS_120, A_MN, B_MN)                         \
-    PRODUCTS("248", TYPE, SUMS_124, A_MN, B_MN) PRODUCTS("256", TYPE, SUMS_128, A_MN, B_MN)
+#define FURTHER_LABELS ", size208, size224, size240, size256"
+#define FURTHER_SIZES(TYPE, A_MN, B_MN)                                                      \
+    PRODUCTS("208", TYPE, SUMS_104, A_MN, B_MN) PRODUCTS("224", TYPE, SUMS_112, A_MN, B_MN) \
+    PRODUCTS("240", TYPE, SUMS_120, A_MN, B_MN) PRODUCTS("256", TYPE, SUMS_128, A_MN, B_MN)
 #define STAGE_192(TYPE) \
     STAGE(TYPE, "", "", "%96", "%97", "%98", "%99", "%100", "%101", "%102", ACC_64(0), ACC_32(64))
 #define STAGE_256(TYPE)                                                                                       \
     STAGE(TYPE, FURTHER_LABELS, FURTHER_SIZES(TYPE, "%133", "%134"), "%128", "%129", "%130", "%131", "%132", \
           "%133", "%134", ACC_64(0), ACC_64(64))
 
-// acc += the product of one stage, for 8 (`size` + 1) columns. All sizes are in one asm statement, so that their sums
+// acc += the product of one stage, for 16 (`size` + 1) columns. All sizes are in one asm statement, so that their sums
 // stay in the same registers: between separate statements the compiler would move them.
 template <typename T, bool A_IS_MN, bool B_IS_MN, int COUNT>
 __device__ __forceinline__ void multiply_stage(float (&acc)[COUNT], uint64_t a, uint64_t b, int size) {

@@ -89,21 +89,19 @@ def run(
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=_out_dtype(a)) if out is None else out
     product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # then the kernel computes out^T
-    elements = elements_of_parts(plan, *product) if plan.parts > 1 else 0
-    sums = a.new_empty(elements, dtype=torch.float32) if elements else None
+    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if plan.parts > 1 else None
     sizes = (a, b, out, M, N, K)
     if plan.kernel == "wgmma8":
         build.launch(
             "matmul/_wgmma8", "matmul_wgmma8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,
         )  # fmt: skip
-    elif plan.kernel in ("fitted", "joined"):
+    elif plan.kernel == "fitted":
         tile, name = fitted_tile(plan.tile), f"fitted_{str(a.dtype).removeprefix('torch.')}"
         sharing = SHARE_A * (tile.beside > 1) + SHARE_B * (tile.cluster > 1)
-        divided = (1, plan.parts) if plan.kernel == "joined" else (plan.parts, 1)
         build.launch(
             f"matmul/_{name}", f"matmul_{name}", a.device,
-            *sizes, *a_layout, *b_layout, tile.N, tile.M, sharing, *divided, sums,
+            *sizes, *a_layout, *b_layout, tile.N, tile.M, sharing, plan.parts, sums,
         )  # fmt: skip
     elif plan.kernel == "wgmma32":
         build.launch(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.int4_matmul import few, wgmma
+from cuda_ref.int4_matmul import auto, few, few_wgmma, wgmma
 from cuda_ref.matmul._tiles import Plan
 from suite import ops
 from suite.checking.judge import judge
@@ -49,6 +49,22 @@ def test_plans_of_few_rows(hopper: torch.device, nan_outputs: None, parts: int, 
             check(partial(few.run, plan), (M, N, K), hopper, plan)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 8, 9, 16, 17, 32])
+@pytest.mark.parametrize("parts", few.PARTS)
+def test_plans_of_few_rows_by_wgmma(hopper: torch.device, nan_outputs: None, parts: int, M: int) -> None:
+    for rows in few_wgmma.OF_A_BOX:
+        for N, K in ((8, 1024), (131, 1031), (1000, 4128), (40_000, 1536)):
+            plan = Plan("int4_few_wgmma", rows, parts)
+            check(partial(few_wgmma.run, plan), (M, N, K), hopper, plan)
+
+
+def test_rows_choose_the_kernel() -> None:
+    rows = (1, 16, 17, 32, 33)
+    chosen = [auto.choose(torch.empty(each, 128, device="meta")) for each in rows]
+    assert chosen == ["few", "few", "few_wgmma", "few_wgmma", "wgmma"]
+
+
 def test_a_plan_of_few_rows_suits_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few, "multiprocessors", lambda _: 132)
     x, weight = torch.empty(8, 4096, device="meta"), torch.empty(4096, 2048, device="meta")
@@ -57,3 +73,6 @@ def test_a_plan_of_few_rows_suits_the_device(monkeypatch: pytest.MonkeyPatch) ->
     assert few.choose(x, weight[:512]).parts > 1, "16 tiles of 32 rows would leave most of them idle"
     assert few.choose(x[:, :256], weight).parts == 1, "K is one box"
     assert few.choose(x, weight.repeat(7, 1)) == Plan("int4_few", 224, 1), "128 large tiles are one turn"
+    long = torch.empty(32, 28672, device="meta")
+    found = few_wgmma.choose(long, torch.empty(8192, 14336, device="meta"))
+    assert found == Plan("int4_few_wgmma", 128, 2), "two warpgroups share the rows of larger tiles"

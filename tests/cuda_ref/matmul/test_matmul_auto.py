@@ -15,7 +15,7 @@ from cuda_ref.linear_sigmoid_grad import wgmma as linear_sigmoid_grad_wgmma
 from cuda_ref.lstm import persistent
 from cuda_ref.matmul import _model, _model_tf32_float8, _plan, auto, mma, stream, wgmma
 from cuda_ref.matmul._rates import Rates, scaled
-from cuda_ref.matmul._tiles import KERNELS, WGMMA, Plan, Problem, candidates, described, joined
+from cuda_ref.matmul._tiles import KERNELS, WGMMA, Plan, Problem, candidates, described
 from cuda_ref.multi_head_attention import auto as multi_head_attention_auto
 
 SHAPES = list(itertools.product((1, 20, 300, 5000), (1, 8, 24, 1000), (5, 64, 4096)))
@@ -33,7 +33,7 @@ def problems() -> list[Problem]:
 
 def test_a_plan_is_described_by_a_word_of_its_kernel() -> None:
     names = kernel_names()
-    plans = {plan for x in problems() for plan in (*candidates(x), *joined(x))}
+    plans = {plan for x in problems() for plan in candidates(x)}
     for kernel, few in (("wgmma32", True), ("wgmma8", False)):
         for M, N, K in SHAPES:
             plans |= set(_model_tf32_float8.candidates(_model_tf32_float8.Problem(kernel, M, N, K, 0, 132, few)))
@@ -48,7 +48,6 @@ def test_a_plan_is_described_by_a_word_of_its_kernel() -> None:
         (Plan("wgmma", 1, 4), {"b": True}, "wgmma 128x256 cluster=2 parts=4 (b copied)"),
         (Plan("wgmma16", 3, 1), {"a": True, "b": True}, "wgmma 64x64 (a and b copied)"),
         (Plan("fitted", 96 * 16 + 3 * 4 + 3, 1), {"a": False}, "fitted 96x192 cluster=4"),
-        (Plan("joined", 208 * 16 + 2, 3), {}, "fitted 208x128 joined=3"),
         (Plan("mma", 1, 2), {}, "mma 64x16 parts=2"),
         (Plan("stream", 3, 2), {}, "stream warps=8 parts=2"),
         (Plan("skinny8", 0, 3), {}, "skinny columns=128 parts=3"),

@@ -1,4 +1,4 @@
-// launch_clusters, launch_clusters_up_to, active_clusters and launch_early of cuda_ref/common/launch.cuh on a CPU.
+// launch_clusters, active_clusters and launch_early of cuda_ref/common/launch.cuh on a CPU.
 #pragma once
 
 #include "common/tiles.cuh"
@@ -16,12 +16,6 @@ cudaError_t launch_clusters(int, Kernel kernel, dim3 grid, dim3 block, size_t sh
     ::cuda_host::launch(::cuda_host::address(kernel), [&](auto... given) { kernel(given...); }, grid, block,
                         shared_bytes, stream)(arguments...);
     return cudaGetLastError();
-}
-
-template <typename Kernel, typename... Arguments>
-cudaError_t launch_clusters_up_to(size_t, int cluster, Kernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                                  cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
-    return launch_clusters(cluster, kernel, grid, block, shared_bytes, stream, record, arguments...);
 }
 
 template <typename Kernel>

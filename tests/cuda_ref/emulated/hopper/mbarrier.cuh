@@ -37,9 +37,6 @@ inline void mbarrier_wait_parity(uint32_t address, uint32_t parity, int line = _
     while (mbarrier_at(address).phase == parity) __nanosleep(1, line);
 }
 
-inline void mbarrier_arrive_release_cluster(uint32_t address) { mbarrier_arrive(address); }
-inline void mbarrier_wait_acquire_cluster(uint32_t address, uint32_t parity) { mbarrier_wait_parity(address, parity); }
-
 template <int STAGES>
 struct PipelineState {
     int stage = 0;
