@@ -158,7 +158,7 @@ def is_kept(cheat: Cheat) -> bool:
 
 
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
-    """The cheats that run on a CPU. `test_judged_timing.py` has whole runs of some twins, which are `thorough` here."""
+    """Those that run on a CPU. `test_judged_timing.py` has whole runs of some twins, which are `thorough` here."""
     names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
     return [
         pytest.param(each, id=each.name, marks=thorough_unless(is_kept(each)))
