@@ -32,10 +32,9 @@ def matmul_reduce_scatter(x, w, *, group, precision="ieee"):
 
 
 @pytest.mark.slow(seconds=25)
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.thorough), 3])
-@pytest.mark.parametrize(
-    "name", ["matmul_reduce_scatter", pytest.param("all_gather_matmul", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough  # test_agreement.py has cuda/auto, with few rows too
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("name", ["matmul_reduce_scatter", "all_gather_matmul"])
 def test_one_product_agrees(tmp_path: Path, name: str, ranks: int) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE)
