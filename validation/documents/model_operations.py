@@ -1,13 +1,14 @@
-"""docs/lab/model_operations.md: the best vendor and our implementations of the operations of models on an H100.
+"""docs/lab/model_operations.md: the best vendor and our implementations of the operations of models on two GPUs.
 
-The rows are those of results/nvidia-h100-80gb-hbm3/operations, a folder for each operation, and of options beside it,
-a folder for each option of an operation.
+The rows are those of results/<device>/operations, a folder for each operation, and of options beside it, a folder for
+each option of an operation. Those of an H200 are fewer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from suite.results.csv_file import read_rows
 from suite.results.row import Row, Status
@@ -16,7 +17,7 @@ from validation.documents.rows import H100
 from validation.documents.tables import TABLE, with_marked, with_sentences
 
 PAGE = ROOT / "docs" / "lab" / "model_operations.md"
-RESULTS, OPTIONS = H100 / "operations", H100 / "options"
+H200 = ROOT / "results" / "nvidia-h200"
 LEVEL = ("rope", "silu_mul", "silu_mul_grad", "add_rms_norm", "max_pool2d", "max_pool2d_grad", "adam_step")
 """Operations that the compilers fuse as well."""
 AHEAD = (
@@ -29,13 +30,13 @@ PRODUCTS = (
 )
 
 
-def table() -> str:
+def table(cases: Iterable[Sequence[Row]]) -> str:
     """The best vendor row of each case beside our fastest implementations in Triton and CUDA, as Markdown."""
     lines = [
         "| case | best vendor | us | of limit | Triton | CUDA | our of limit |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for rows in timed_cases():
+    for rows in cases:
         vendor = fastest([row for row in rows if row.vendor])
         case = re.sub(r",padding=\d+", "", rows[0].case).replace(",", " ")
         cells = [ratio([row for row in rows if row.implementation.split("/")[0] == f]) for f in ("triton", "cuda")]
@@ -46,10 +47,11 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def timed_cases() -> Iterator[list[Row]]:
-    """Yield the timed rows of each case of the page."""
-    paths = [RESULTS / operation / f"{operation}.csv" for operation in (*LEVEL, *AHEAD, *PRODUCTS)]
-    for path in [*paths, *sorted(OPTIONS.glob("*/*.csv"))]:
+def timed_cases(device: Path) -> Iterator[list[Row]]:
+    """Yield the timed rows of each case in the results of a device."""
+    names = (*LEVEL, *AHEAD, *PRODUCTS)
+    found = sorted((device / "operations").glob("*/*.csv"), key=lambda path: names.index(path.stem))
+    for path in [*found, *sorted((device / "options").glob("*/*.csv"))]:
         yield from by_case(read_rows(path))
 
 
@@ -82,14 +84,25 @@ def least_share() -> str:
     """Format the least share of the bandwidth that our fastest kernels reach in the cases that the page calls level."""
     shares = []
     for operation in LEVEL:
-        for rows in by_case(read_rows(RESULTS / operation / f"{operation}.csv")):
+        for rows in by_case(read_rows(H100 / "operations" / operation / f"{operation}.csv")):
             if operation != "max_pool2d_grad" and "N=65536" not in rows[0].case and "R=3" not in rows[0].case:
                 shares.append(fastest([row for row in rows if row.is_ours]).of_limit or 0.0)
     return f"{min(shares):.2f}"
 
 
+def parts() -> str:
+    """Format the targets on an H100, then the table and the targets on an H200."""
+    on_h200 = [*timed_cases(H200)]
+    return (
+        f"{model_targets.part(timed_cases(H100))}\n### On an H200\n\n"
+        "The columns are those of the first table. These runs are newer and on another host. They were cut: the larger\n"
+        "cases of some operations are missing. The rows of int4_matmul with M = 32 are older than `cuda/few_wgmma`.\n\n"
+        f"{table(on_h200)}\n{model_targets.part(on_h200)}"
+    )
+
+
 def filled(text: str) -> str:
-    """Return the page with its table, the share in the sentence under it, and the targets."""
-    text = TABLE.sub(lambda _: table(), text, count=1)
-    text = with_marked(text, model_targets.part(timed_cases()))
+    """Return the page with its tables, the share in the sentence under the first, and the targets."""
+    text = TABLE.sub(lambda _: table(timed_cases(H100)), text, count=1)
+    text = with_marked(text, parts())
     return with_sentences(text, [(r"and Adam reach ([\d.]+) of the bandwidth or more", [least_share()])])
