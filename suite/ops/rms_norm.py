@@ -62,13 +62,24 @@ def squares_variance(x: torch.Tensor, dtype: str) -> torch.Tensor:
     return sums + spread * (unit_roundoff(working(dtype)) ** 2 / 3.0)
 
 
+def squares_drift(terms: int, dtype: str) -> float:
+    """Return the largest systematic error of the root of a sum of squares of 16-bit numbers, in units of u.
+
+    Squares of integers are not spread evenly modulo a power of 2, so that their roundings do not cancel. The worst is
+    4: squares are 0 or 1, and an addition loses a quarter of an ulp or nothing, an eighth on average. Over a chain,
+    whose sum grows evenly, that is an eighth of u for each addition. The root halves it. Squares of float32 are even
+    enough.
+    """
+    return longest_chain(terms) / 16.0 if unit_roundoff(dtype) > unit_roundoff("float32") else 0.0
+
+
 def rms_norm_noise(
     x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, rows: int, dtype: str
 ) -> Noise:
     """Return the noise of the results: those of a row have the error of one root mean square."""
     at = sample(tuple(value.shape), value.device)
     size = value[at].abs()
-    systematic = size * (FACTORS * unit_roundoff(working(dtype)))
+    systematic = size * ((FACTORS + squares_drift(x.shape[1], dtype)) * unit_roundoff(working(dtype)))
     systematic += smallest_errors(weight[at[1]], scale[at[0], 0], dtype)
     return Noise(systematic, size.square() * squares_variance(x, dtype)[at[0], 0] / 4.0, rows)
 

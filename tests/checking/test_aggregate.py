@@ -117,3 +117,22 @@ def test_a_sample_lies_in_all_columns(shape: tuple[int, ...]) -> None:
     if shape and count:
         assert min(count, 2**15) <= len(at[0]) <= 2**17
         assert len(at[-1].unique()) >= min(shape[-1], len(at[-1]) // shape[0])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_the_stated_error_covers_roundings_of_4096_squares_that_do_not_cancel(dtype: str) -> None:
+    """As in a warp that computes a row of 131,072 elements, each lane of which adds every 32nd square."""
+    op = ops.get("rms_norm")
+    case = op.case((2048, 4096), dtype)
+    inputs = op.make_inputs(case, 3, CPU)
+    x = inputs[0].float()
+    sums = torch.zeros(len(x), 1)
+    for column in x.square().split(1, dim=1):  # exact: squares of 11 bits
+        sums += column
+    true = x.double().square().sum(dim=1, keepdim=True)
+    drift = abs(float(((sums - true) / true).mean())) / 2.0
+    assert drift > 8 * U, "the roundings do not cancel"
+    for truth in op.truth(inputs, case):
+        assert truth.noise is not None
+        sizes = truth.value[sample(tuple(truth.value.shape), truth.value.device)].abs()
+        assert torch.all(truth.noise.systematic >= sizes * drift)

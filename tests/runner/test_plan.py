@@ -114,8 +114,10 @@ def test_all_inputs_are_those_that_the_device_can_hold() -> None:
 def test_telling_cases_are_rows_where_they_are_asked_for_and_part_of_all() -> None:
     op = ops.get("matmul")
     found = cases("matmul", inputs=("telling",))
-    assert found[: len(op.all_telling) - 1] == list(op.telling_cases("float32", "ieee").values())
-    assert len(found) == (len(op.all_telling) - 1) * 4, "float32 in two arithmetics, float16, bfloat16"
+    arithmetics = (("float32", "ieee"), ("float32", "tf32"), ("float16", "ieee"), ("bfloat16", "ieee"))
+    told = [[*op.telling_cases(*each).values()] for each in arithmetics]
+    assert found[: len(told[0])] == told[0]
+    assert len(found) == sum(map(len, told)) > 3 * len(op.all_telling)
     assert set(found) <= set(cases("matmul", inputs=("all",)))
     float8 = cases("matmul", inputs=("telling",), dtypes=FLOAT8)
     assert {case.precision for case in float8} == {"promoted", "fast"}
