@@ -37,7 +37,7 @@ READ_AS = {
     "scale_dV": "scale_dK",
     "scale_dP": "scale_dV",
 }
-"""What XLA takes a factor of the backward kernel for, by the name under which JAX passes it: JAX's lowering
+"""The factor that XLA takes for each name under which JAX passes one to the backward kernel: JAX's lowering
 (`_dot_product_attention_fp8_bwd_cuda_lowering`) and XLA's graph (`GetCudnnFlashAttentionBackwardF8OperationGraph`) have
 the factors in two orders, in jax 0.11.2."""
 
