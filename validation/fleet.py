@@ -85,7 +85,7 @@ def commands(cases: Sequence[Case], shapes: Path, out: Path, extra: Sequence[str
     """The runs by the names of their folders, in their order."""
     names = ",".join(dict.fromkeys(case.operation for case in cases))
     common = [sys.executable, "-m", "suite", "compare", "--op", names, "--shapes-from", str(shapes), "--dtype", DTYPE]
-    common += ["--inputs", "none", "--sustained", "none", "--quiet", *extra]
+    common += ["--inputs", "none", "--sustained", "none", *extra]
     runs = {FIRST: ["--gpus", "all", "--no-time"], "all": ["--gpus", "all"], "one": ["--gpus", "1"]}
     return {name: [*common, *options, "--out", str(out / name)] for name, options in runs.items()}
 
@@ -105,10 +105,12 @@ class Run:
 def run(command: Sequence[str], folder: Path, limit_s: float, *, to_first_row: bool = False) -> Run:
     """Run `compare` into `folder`. It is interrupted after `limit_s`, or at its first row; without rows it did not run.
 
-    A run that is interrupted at its first row is complete.
+    Its lines, with the time at which each case ended, are in a text file beside the folder. A run that is interrupted
+    at its first row is complete.
     """
     begin = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    with folder.with_suffix(".txt").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
     first, cut = 0.0, False
     while process.poll() is None:
         time.sleep(POLL_S)
