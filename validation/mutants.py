@@ -4,6 +4,7 @@
     python -m validation.mutants --op softmax --op sum --sample 30
     python -m validation.mutants --op attention_grad --dtype float8_e4m3fn
     python -m validation.mutants --op all --device cuda
+    python -m validation.mutants --op attention --shard 1/4   # a quarter of the mutants
 
 Each mutant goes through the check of a plain `compare`: the operation's default cases, then its telling cases, in each
 dtype, up to the first that is wrong. A mutant that raises in a default case is no kernel and is left out. One that
@@ -45,6 +46,7 @@ from suite.numerics.formats import DTYPES, DTYPES_BEYOND  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from validation.mutation import Mutant, source, wrapped  # noqa: E402
 from validation.mutation.equivalent import reason_of  # noqa: E402
+from validation.shard import WHOLE, Shard  # noqa: E402
 
 LINES = ("torch", "numpy")
 MIN_SCORE = 0.98
@@ -214,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", action="append", choices=(*ops.alone(), "all"), required=True, help="may be repeated")
     parser.add_argument("--sample", type=int, default=0, help="judge so many mutants of each operation; default: all")
+    parser.add_argument("--shard", type=Shard.parse, default=WHOLE, help="2/4: the second quarter of the mutants")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where mutants run (cpu)")
     parser.add_argument("--dtype", default="", choices=(*DTYPES, *DTYPES_BEYOND), help="cases of this dtype alone")
     parser.add_argument("--verbose", action="store_true", help="print what is said of each mutant")
@@ -232,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             mutants, right = ([each for each in some if each.line == "torch"] for some in (mutants, right))
         if options.sample:
             mutants = random.Random(0).sample(mutants, min(options.sample, len(mutants)))
+        mutants, right = options.shard.of(mutants), options.shard.of(right)
         found = score(name, mutants, report, torch.device(options.device), options.dtype)
         said = complaints(name, right, torch.device(options.device), options.dtype)
         refused = [(line, what) for line, what in said if what]

@@ -3,6 +3,7 @@
     python -m validation.sensitivity                        # the smallest refused errors, as Markdown
     python -m validation.sensitivity --honest --seeds 20    # counts honest results that are refused
     python -m validation.sensitivity --honest --shard 1/4   # in a quarter of the cases
+    python -m validation.sensitivity --honest --seconds 60  # in cases drawn at random, as many as the time allows
     python -m validation.sensitivity --op sum --dtype float32
 
 An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +45,7 @@ from suite.problem import outputs  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.operation import Operation  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
+from validation.shard import WHOLE, Shard  # noqa: E402
 
 CPU = torch.device("cpu")
 LIBRARIES = ("torch", "numpy", "jax")
@@ -166,45 +170,46 @@ def supported(op: Operation, dtypes: Sequence[str]) -> list[str]:
     return [dtype for dtype in dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
 
 
-@dataclass(frozen=True)
-class Shard:
-    """One of `count` equal shares of the cases."""
-
-    number: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Parse `2/4`."""
-        number, count = map(int, text.split("/"))
-        if not 1 <= number <= count:
-            raise ValueError(text)
-        return cls(number, count)
-
-
 HEADS = ["operation", "dtype", "scale, small", "element, small", "scale, large", "element, large", "sizes"]
 
 
 def honest(
-    operations: Sequence[str], dtypes: Sequence[str], seeds: Sequence[int], shard: Shard = Shard(1, 1)
+    operations: Sequence[str], dtypes: Sequence[str], seeds: Sequence[int], shard: Shard = WHOLE
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name of each honest result, with the reason if it is refused. shard: the share of the cases."""
+    """Yield the name of each honest result, with the reason if it is refused. shard: the share of the cases.
+
+    A round has each case once, in random order, with another seed than the rounds before, so that those who stop early
+    have seen all operations and seeds.
+    """
     for framework in LIBRARIES:
         frameworks.get(framework).prepare(Device("cpu"))
-    for operation in operations:
-        op = ops.get(operation)
-        lines = [
-            each
-            for each in builtin.implementations(operation)
-            if each.framework in LIBRARIES and each.peer is None and each.obstacle(Device("cpu")) is None
-        ]
-        cases = [case for case in op.plain_cases("cpu", op.dtypes_beyond) if case.dtype in dtypes]
-        for dtype in supported(op, dtypes):
-            cases += op.telling_cases(dtype, op.precisions(dtype)[0]).values()
-        for case in list(dict.fromkeys(cases))[shard.number - 1 :: shard.count]:
-            able = [each for each in lines if not (is_limited(each, case) or each.obstacle(Device("cpu"), case))]
-            for seed in seeds:
-                yield from honest_results(able, case, seed)
+    lines = {name: honest_lines(name) for name in operations}
+    cases = [case for name in operations for case in honest_cases(ops.get(name), dtypes)]
+    random.Random(0).shuffle(cases)
+    for start in range(len(seeds)):
+        for number, case in enumerate(shard.of(cases), start):
+            able = [
+                each
+                for each in lines[case.operation]
+                if not (is_limited(each, case) or each.obstacle(Device("cpu"), case))
+            ]
+            yield from honest_results(able, case, seeds[number % len(seeds)])
+
+
+def honest_lines(operation: str) -> list[Implementation]:
+    return [
+        each
+        for each in builtin.implementations(operation)
+        if each.framework in LIBRARIES and each.peer is None and each.obstacle(Device("cpu")) is None
+    ]
+
+
+def honest_cases(op: Operation, dtypes: Sequence[str]) -> list[Case]:
+    """Return the default cases and the telling cases of these dtypes."""
+    cases = [case for case in op.plain_cases("cpu", op.dtypes_beyond) if case.dtype in dtypes]
+    for dtype in supported(op, dtypes):
+        cases += op.telling_cases(dtype, op.precisions(dtype)[0]).values()
+    return list(dict.fromkeys(cases))
 
 
 def is_limited(line: Implementation, case: Case) -> bool:
@@ -246,15 +251,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", action="append", choices=known, help="default: those of 16 and 32 bits")
     parser.add_argument("--honest", action="store_true", help="count refused honest results instead")
     parser.add_argument("--seeds", type=int, default=20, help="draws of inputs of each honest result")
-    parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="2/4: the second quarter of the cases")
+    parser.add_argument("--shard", type=Shard.parse, default=WHOLE, help="2/4: the second quarter of the cases")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end the count of honest results after these")
     options = parser.parse_args(arguments)
     operations, dtypes = options.op or ops.alone(), options.dtype or list(DTYPES)
     if not options.honest:
         print(pipe_table(HEADS, list(sensitivity_rows(operations, dtypes)), right=set(HEADS[2:6])))
         return 0
-    count, refused = 0, 0
+    count, refused, end = 0, 0, time.monotonic() + options.seconds
     torch.set_num_threads(1)  # the problems are small
     for name, reason in honest(operations, dtypes, range(options.seeds), options.shard):
+        if time.monotonic() > end:
+            print(f"ended after {options.seconds:g} s, before all results", flush=True)
+            break
         count += 1
         if reason:
             refused += 1

@@ -45,6 +45,15 @@ def test_a_right_kernel_survives_and_is_listed(capsys: pytest.CaptureFixture[str
     assert "vector_add: 5 caught, 0 survived" in capsys.readouterr().out
 
 
+def test_shards_have_all_mutants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    some = [Mutant("vector_add", "torch", f"{i}", lambda: lambda a, b: a - b) for i in range(3)]
+    monkeypatch.setattr(mutants, "all_mutants", lambda operation: some)
+    monkeypatch.setattr(mutants, "unchanged", lambda operation: [])
+    for shard, count in (("1/2", 2), ("2/2", 1)):
+        assert main(["--op", "vector_add", "--shard", shard]) == 0
+        assert f"vector_add: {count} caught, 0 survived" in capsys.readouterr().out
+
+
 def test_the_time_is_that_of_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(seconds: float) -> None:
         begin = time.process_time()

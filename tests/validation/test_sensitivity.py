@@ -6,7 +6,8 @@ import pytest
 
 from suite import ops
 from suite.implementations import builtin
-from validation.sensitivity import SIZES, Shard, honest, is_limited, measure, sizes_of
+from validation.sensitivity import SIZES, honest, is_limited, main, measure, sizes_of
+from validation.shard import Shard
 
 
 def test_shards_have_all_honest_results_once_and_none_is_refused() -> None:
@@ -15,6 +16,19 @@ def test_shards_have_all_honest_results_once_and_none_is_refused() -> None:
     assert sorted(whole) == sorted(name for part in parts for name in part)
     assert len(whole) > 60
     assert set(whole.values()) == {""}
+
+
+def test_rounds_have_all_cases_each_with_another_seed() -> None:
+    rounds = list(dict(honest(["vector_add"], ["float32"], range(2), Shard(1, 8))))
+    first, second = rounds[: len(rounds) // 2], rounds[len(rounds) // 2 :]
+    assert {each.rpartition(" ")[0] for each in first} == {each.rpartition(" ")[0] for each in second}
+    assert len(set(rounds)) == len(rounds)
+    assert {each.rpartition(" ")[2] for each in first} == {"0", "1"}
+
+
+def test_a_count_ends_after_its_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--honest", "--op", "vector_add", "--seconds", "0"]) == 0
+    assert "ended after 0 s, before all results\n0 of 0 honest results are refused" in capsys.readouterr().out
 
 
 def test_every_operation_has_a_small_and_a_large_size() -> None:
