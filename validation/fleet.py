@@ -3,8 +3,8 @@
     python -m validation.fleet --out runs/fleet
     python -m validation.fleet --out runs/fleet --cases 32 --seed 3 --seconds 300
 
-A first run, which is not counted, builds the kernels and ends at its first row. Then the cases are checked and timed on
-all GPUs, then on one. The cases are default cases of different operations in one dtype; cases whose truth takes long
+A first run, which is not counted and takes no times, builds and compiles all kernels, because the second would else
+compile for the third. Then the cases are checked and timed on all GPUs, then on one. The cases are default cases of different operations in one dtype; cases whose truth takes long
 are not drawn. `after the first row` leaves out the start of the processes, which does not become shorter with more
 GPUs, and takes little of a run of all cases. Passes if this share of the time is at most --share and the rows of the
 two runs agree by the rule of `a_a_rates.py`, with no row in one run alone. Without GPUs, `-- --no-time` tries the
@@ -102,11 +102,10 @@ class Run:
         return f"{self.seconds:.1f} s{'' if self.complete else ', cut'}, first row after {self.first_row_s:.1f} s"
 
 
-def run(command: Sequence[str], folder: Path, limit_s: float, *, to_first_row: bool = False) -> Run:
-    """Run `compare` into `folder`. It is interrupted after `limit_s`, or at its first row; without rows it did not run.
+def run(command: Sequence[str], folder: Path, limit_s: float) -> Run:
+    """Run `compare` into `folder`. It is interrupted after `limit_s`; without rows it did not run.
 
-    Its lines, with the time at which each case ended, are in a text file beside the folder. A run that is interrupted
-    at its first row is complete.
+    Its lines, with the time at which each case ended, are in a text file beside the folder.
     """
     begin = time.monotonic()
     with folder.with_suffix(".txt").open("w") as log:
@@ -116,14 +115,13 @@ def run(command: Sequence[str], folder: Path, limit_s: float, *, to_first_row: b
         time.sleep(POLL_S)
         passed = time.monotonic() - begin
         first = first or (passed if any(folder.glob("*.csv")) else 0.0)
-        if not cut and (passed > limit_s or (to_first_row and first)):
+        if not cut and passed > limit_s:
             cut, limit_s = True, passed
             process.send_signal(signal.SIGINT)
         elif cut and passed > limit_s + GRACE_S:
             process.kill()
     seconds = time.monotonic() - begin
-    ended = to_first_row if cut else process.returncode in (0, 1)
-    complete = ended and any(folder.glob("*.csv"))
+    complete = not cut and process.returncode in (0, 1) and any(folder.glob("*.csv"))
     return Run(seconds, first or seconds, complete)
 
 
@@ -162,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs: dict[str, Run] = {}
     for name, command in commands(cases, shapes.resolve(), given.out.resolve(), given.compare).items():
         left = max(end - time.monotonic(), 0.0)
-        runs[name] = run(command, given.out / name, left, to_first_row=name == FIRST)
+        runs[name] = run(command, given.out / name, left)
         print(f"{name}: {runs[name]}", flush=True)
         if not runs[name].complete:
             return 1

@@ -60,7 +60,7 @@ def test_the_verdict_needs_the_share_and_the_same_rows(
         folder(tmp_path / name, [row(us=value), *ranked({"torch": 10.0}, 0.001)])
         for name, value in (("of one", 100.0), ("of all", us))
     )
-    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 60.0, "all": wait_s, "one": 0.8})
+    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": wait_s, "one": 0.8})
     assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
 
 
