@@ -119,9 +119,8 @@ class Layout:
         if "device_id" in self._has:
             table["device"] = found["device_id"]
         if "name" in self._has:
-            addresses = found["name"].tolist()
-            names = {address: _text(address) for address in set(addresses)}
-            table["name"] = [names[address] for address in addresses]
+            for address in set(found["name"].tolist()):
+                table["name"][found["name"] == address] = _text(address)
         if "graph_node_id" in self._has:
             table["in_graph"] = found["graph_node_id"] != 0
         if self._has >= KERNEL_FIELDS.keys():

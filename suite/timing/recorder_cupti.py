@@ -35,6 +35,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import repeat
 from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any
 
@@ -53,7 +54,9 @@ from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
 PREPARE, CALL, DELIVER, REST = range(4)
-"""Kinds of spans. `REST` follows the last sample of a batch."""
+"""Kinds of spans. A sample has a PREPARE and a CALL, and may have a DELIVER. REST follows the last one of a batch."""
+TAKEN = bytes((PREPARE, CALL))
+"""The spans of one sample."""
 Stamp = tuple[int, int, int]
 """Host clock, CUPTI clock, host clock, read one after the other, in ns."""
 CONCURRENT, SERIALIZED = "CONCURRENT_KERNEL", "KERNEL"
@@ -120,8 +123,8 @@ class CuptiRecorder:
         self._taken: list[str] = []
         self._stamps: list[int] = []
         """One `Stamp` after another."""
-        self._spans: list[int] = []
-        """Kind and sample of each span between two stamps."""
+        self._kinds = bytearray()
+        """The kind of each span between two stamps."""
         self._delivering = threading.Lock()
         self._arrived: list[Table] = []
         """Tables that CUPTI has delivered since `_take_arrived`. Any thread may deliver; a lock guards the list."""
@@ -181,15 +184,14 @@ class CuptiRecorder:
             self._failure = None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        count = len(self._taken)
-        first = () if count else self._stamp()
+        first = () if self._taken else self._stamp()
         prepare()
         self._synchronize()
         middle = self._stamp()
         run()
         self._synchronize()
         self._stamps += *first, *middle, *self._stamp()
-        self._spans += PREPARE, count, CALL, count
+        self._kinds += TAKEN
         self._taken.append(name)
 
     def deliver(self, run: Callable[[], None]) -> None:
@@ -197,20 +199,19 @@ class CuptiRecorder:
         run()
         self._synchronize()
         self._stamps += self._stamp()
-        self._spans += DELIVER, len(self._taken) - 1
+        self._kinds.append(DELIVER)
 
     def _stamp(self) -> Stamp:
         return perf_counter_ns(), self._now(), perf_counter_ns()
 
     def collect(self) -> list[Sample]:
         """Flush the records and convert them to samples. Raises `RecorderError` if they are inconsistent."""
-        count = len(self._taken)
-        if count:
+        if self._taken:
             self._synchronize()
             self._stamps += self._stamp()  # ends the span of the work after the last call
-            self._spans += REST, count
+            self._kinds.append(REST)
         edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
-        kinds, samples_of = np.array(self._spans, np.int64).reshape(-1, 2).T
+        kinds = np.array(self._kinds, np.uint8)
         records, span = self._delivered(0, edges, kinds)
         for wait_s in RETRY_WAITS_S:
             if not _some_missing(span, kinds):
@@ -219,7 +220,7 @@ class CuptiRecorder:
             records, span = self._delivered(0, edges, kinds)
         if _some_missing(span, kinds):
             records, span = self._delivered(1, edges, kinds)  # forced: also records behind an incomplete one
-        samples = self._samples(records, kinds[span], samples_of[span])
+        samples = self._samples(records, kinds[span], np.cumsum(kinds == PREPARE)[span] - 1)
         self._begin_batch()
         return samples
 
@@ -235,14 +236,13 @@ class CuptiRecorder:
         busy_us = [_busy_us(starts[which], ends[which], sample[which], count) for which in chosen]
         calls = records[of_call]
         bounds = np.searchsorted(sample[of_call], np.arange(count + 1)).tolist()
-        return [
-            Sample(name, us, Activities(calls, self._labels, first, last), before, after)
-            for name, us, before, after, first, last in zip(self._taken, *busy_us, bounds[:-1], bounds[1:], strict=True)
-        ]
+        activities = map(Activities, repeat(calls), repeat(self._labels), bounds[:-1], bounds[1:])
+        us, before_us, after_us = busy_us
+        return list(map(Sample, self._taken, us, activities, before_us, after_us))
 
     def _begin_batch(self) -> None:
         """Begin a new batch. Records that arrive from now on belong to it."""
-        self._taken, self._stamps, self._spans, self._records = [], [], [], np.empty(0, RECORD)
+        self._taken, self._stamps, self._kinds, self._records = [], [], bytearray(), np.empty(0, RECORD)
 
     def _take_arrived(self) -> list[Table]:
         with self._delivering:
@@ -264,8 +264,9 @@ class CuptiRecorder:
             return found.kind if found.name == found.kind else f"{found.kind} {found.name[:80]!r}"
 
         def span(i: int) -> str:
-            kind, sample = self._spans[2 * i : 2 * i + 2]
-            return f"the call of {self._taken[sample]!r}" if kind == CALL else "a preparation"
+            if self._kinds[i] != CALL:
+                return "a preparation"
+            return f"the call of {self._taken[self._kinds.count(CALL, 0, i)]!r}"
 
         starts, ends = (np.ascontiguousarray(records[each]) for each in ("start", "end"))
         self._offset_ns = clock_offset(starts, ends, edges, self._offset_ns, kinds == CALL)
