@@ -18,6 +18,7 @@ from suite.core.errors import UsageError
 from suite.core.text import one_line
 from suite.diff.change import Change, Diff, Evidence, Pair, Verdict, case_name, has_time
 from suite.diff.interval import Estimate, as_ratio
+from suite.diff.kernels import is_vendors_choice, other_kernels
 from suite.diff.load import Key, Side
 from suite.diff.process_spread import Typical, family_factor, process_arm, tick
 from suite.results.noise import contradictory, reference_of
@@ -28,6 +29,8 @@ THRESHOLD = 0.03
 ROUNDING = 1e-12
 """Floating-point tolerance: a ratio exactly at the threshold is within it."""
 BETWEEN_PROCESSES = "with the usual difference between processes, corrected for the number of rows"
+MAX_CONTROL_ARM = 2.0
+"""Largest difference between processes of a control, relative to the least of the case's vendor rows."""
 CLOCK_CHANGE = 0.01
 """Relative change of the SM clock from which a row mentions it."""
 
@@ -95,13 +98,16 @@ class Rule:
 
         `rows` are the pairs of rows from which the ratio was computed.
         """
-        arms = [process_arm(row, t, ranked=ranked) for pair in rows for row, t in zip(pair, self.typical, strict=True)]
-        return ratio.scaled(self.family).blurred(math.hypot(*arms))
+        return ratio.scaled(self.family).blurred(math.hypot(*(self.arm(pair, ranked=ranked) for pair in rows)))
+
+    def arm(self, rows: tuple[Row, Row], *, ranked: bool) -> float:
+        """The largest difference of two runs of the same code in the ratio of a row."""
+        return math.hypot(*(process_arm(row, t, ranked=ranked) for row, t in zip(rows, self.typical, strict=True)))
 
 
 def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
     """Judge the rows of one case, with the vendor row as their control."""
-    control = _control(pairs)
+    control = _control(pairs, rule)
     doubt = "" if control is None else _doubt(control, rule)
     references = reference_of([pair.base for pair in pairs]), reference_of([pair.new for pair in pairs])
     for pair in pairs:
@@ -120,6 +126,10 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
             else:
                 ratio, wide, evidence = relative, relative_wide, Evidence.RANKED
         verdict, why = _verdict(pair, ratio, wide, rule.threshold)
+        if kernels := other_kernels(pair):
+            notes = [kernels, *notes]
+            if verdict in (Verdict.FASTER, Verdict.SLOWER) and is_vendors_choice(pair):
+                verdict, why = Verdict.AMBIGUOUS, (f"{pair.base.vendor} itself chose other kernels", *why)
         yield Change(pair.base, pair.new, verdict, ratio, evidence, name, (*why, *notes))
 
 
@@ -154,8 +164,11 @@ def decide(ratio: Estimate, wide: Estimate, threshold: float) -> Verdict:
     return Verdict.SAME if -edge <= ratio.low and ratio.high <= edge else Verdict.AMBIGUOUS
 
 
-def _control(pairs: Sequence[Pair]) -> Pair | None:
-    """The vendor row that is fastest over the two runs. Names break ties, so that swapping the runs changes nothing."""
+def _control(pairs: Sequence[Pair], rule: Rule) -> Pair | None:
+    """The fastest vendor row over the two runs, of those that differ little between processes.
+
+    Names break ties, so that swapping the runs changes nothing.
+    """
 
     def slowness(pair: Pair) -> tuple[float, str]:
         return _us(pair.base) * _us(pair.new), pair.base.implementation
@@ -165,7 +178,9 @@ def _control(pairs: Sequence[Pair]) -> Pair | None:
         for pair in pairs
         if pair.timed and pair.ranked and all(row.vendor and not row.noisy for _, row in pair.sides)
     ]
-    return min(vendors, key=slowness, default=None)
+    arms = [rule.arm((pair.base, pair.new), ranked=True) for pair in vendors]
+    steady = [pair for pair, arm in zip(vendors, arms, strict=True) if arm <= MAX_CONTROL_ARM * min(arms)]
+    return min(steady, key=slowness, default=None)
 
 
 def _contradictory(pair: Pair, references: tuple[Row | None, Row | None]) -> bool:

@@ -34,8 +34,13 @@ UNRANKED = 1_000_000
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all operations in the order of their `rank`, without importing them."""
-    found = [path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")]
-    return tuple(sorted(found, key=lambda name: (rank(name), name)))
+    return tuple(sorted(_files(), key=lambda name: (rank(name), name)))
+
+
+@cache
+def _files() -> frozenset[str]:
+    """Return the names of all operations. Their ranks take parsing all files, which a worker does not need."""
+    return frozenset(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
 
 
 def rank(name: str) -> int:
@@ -73,7 +78,7 @@ def get(name: str) -> Operation:
     """Return the operation called `name`. Raises `UsageError` with all names, and those nearest to it."""
     from suite.problem.operation import Operation
 
-    if name not in names():
+    if name not in _files():
         raise unknown(name)
     op = importlib.import_module(f"{__name__}.{name}").OP
     if not isinstance(op, Operation) or op.name != name:

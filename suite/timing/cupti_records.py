@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.timing.intervals import NoRecorderError
+from suite.timing.intervals import Activity, Launch, NoRecorderError
 
 LAYOUTS = {
     "CONCURRENT_KERNEL": "activity_kernel",
@@ -58,12 +58,43 @@ RECORD = np.dtype(
 CUDA program. Only kernels have `name`, `grid`, `block`, `registers` and `shared_bytes`."""
 Table = NDArray[Any]
 """An array of RECORD."""
+Begins = Sequence[int] | slice
+"""Byte offsets of records in a buffer. Those of equally long ones are a slice, which NumPy reads without copying."""
 
 _KIND = struct.Struct("<I")
 _Requested = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
 )
 _Completed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+
+
+class Activities(Sequence[Activity]):
+    """The activities of one sample: the records `first` to `last` - 1 of a batch.
+
+    Records are converted on access, because most samples are never accessed.
+    """
+
+    def __init__(self, batch: Table, labels: Mapping[int, str], first: int, last: int) -> None:
+        self._batch, self._labels, self._first, self._last = batch, labels, first, last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    def __iter__(self) -> Iterator[Activity]:
+        records = self._batch[self._first : self._last].tolist()
+        for kind, start, end, name, in_graph, _, grid, block, registers, shared_bytes in records:
+            label = self._labels[kind]
+            known = label == "kernel" and block[0] > 0
+            launch = Launch(_integers(grid), _integers(block), registers, shared_bytes) if known else None
+            yield Activity(name if label == "kernel" else label, start, end, label, in_graph, launch)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
+def _integers(numbers: NDArray[np.int32]) -> tuple[int, int, int]:
+    x, y, z = numbers.tolist()
+    return x, y, z
 
 
 class Layout:
@@ -77,10 +108,10 @@ class Layout:
             {"names": list(offsets), "formats": formats, "offsets": list(offsets.values()), "itemsize": size}
         )
 
-    def read(self, memory: NDArray[np.uint8], begins: Sequence[int]) -> Table:
+    def read(self, memory: NDArray[np.uint8], begins: Begins) -> Table:
         """The records at the byte offsets `begins` of `memory`."""
         anywhere = np.ndarray(len(memory) - self.size + 1, self._type, memory.data, strides=1)
-        found = anywhere[np.asarray(begins)]
+        found = anywhere[begins]
         table = np.zeros(len(found), RECORD)
         table["name"], table["device"] = "", UNKNOWN_DEVICE
         for name in REQUIRED_FIELDS:
@@ -88,8 +119,8 @@ class Layout:
         if "device_id" in self._has:
             table["device"] = found["device_id"]
         if "name" in self._has:
-            addresses, which = np.unique(found["name"], return_inverse=True)
-            table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
+            for address in set(found["name"].tolist()):
+                table["name"][found["name"] == address] = _text(address)
         if "graph_node_id" in self._has:
             table["in_graph"] = found["graph_node_id"] != 0
         if self._has >= KERNEL_FIELDS.keys():
@@ -185,19 +216,19 @@ class Cupti:
         if valid == 0:
             return
         memory = np.frombuffer(memoryview((ctypes.c_char * valid).from_address(buffer)), np.uint8)
-        begins: Mapping[int, Sequence[int]] | None = self._contiguous(memory.data, valid)
+        begins: Mapping[int, Begins] | None = self._contiguous(memory.data, valid)
         if begins is None:
             begins = self._iterated(library, memory.data, buffer, valid)
         for kind, offsets in begins.items():
             yield self._layouts[kind].read(memory, offsets)
 
-    def _contiguous(self, memory: memoryview, valid: int) -> Mapping[int, Sequence[int]] | None:
+    def _contiguous(self, memory: memoryview, valid: int) -> Mapping[int, Begins] | None:
         """Offsets of the records of each kind, from the sizes of the layouts; None if a record has an unknown size."""
         first = self._layouts.get(_KIND.unpack_from(memory)[0])
         if first is not None and valid % first.size == 0:
             kinds = np.ndarray(valid // first.size, "<u4", memory, strides=first.size)
             if (kinds == kinds[0]).all():
-                return {int(kinds[0]): range(0, valid, first.size)}
+                return {int(kinds[0]): slice(0, valid, first.size)}
         found: dict[int, list[int]] = {}
         offset = 0
         while offset + _KIND.size <= valid:

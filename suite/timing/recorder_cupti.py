@@ -33,18 +33,17 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import repeat
 from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.timing.cupti_records import RECORD, UNKNOWN_DEVICE, Cupti, Table, loaded_library
+from suite.timing.cupti_records import RECORD, UNKNOWN_DEVICE, Activities, Cupti, Table, loaded_library
 from suite.timing.intervals import (
-    Activity,
-    Launch,
     NoRecorderError,
     RecorderError,
     assign_spans,
@@ -55,7 +54,9 @@ from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
 PREPARE, CALL, DELIVER, REST = range(4)
-"""Kinds of spans. `REST` follows the last sample of a batch."""
+"""Kinds of spans. A sample has a PREPARE and a CALL, and may have a DELIVER. REST follows the last one of a batch."""
+TAKEN = bytes((PREPARE, CALL))
+"""The spans of one sample."""
 Stamp = tuple[int, int, int]
 """Host clock, CUPTI clock, host clock, read one after the other, in ns."""
 CONCURRENT, SERIALIZED = "CONCURRENT_KERNEL", "KERNEL"
@@ -68,31 +69,6 @@ every buffer, so larger ones make each flush slower."""
 RETRY_WAITS_S = (0.0002, 0.001, 0.005)
 """Waits for records that are not complete yet. Then a forced flush delivers incomplete records without an end."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
-
-
-class Activities(Sequence[Activity]):
-    """The activities of one sample. Records are converted on access, because most samples are never accessed."""
-
-    def __init__(self, records: Table, labels: Mapping[int, str]) -> None:
-        self._records, self._labels = records, labels
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __iter__(self) -> Iterator[Activity]:
-        for kind, start, end, name, in_graph, _, grid, block, registers, shared_bytes in self._records.tolist():
-            label = self._labels[kind]
-            known = label == "kernel" and block[0] > 0
-            launch = Launch(_integers(grid), _integers(block), registers, shared_bytes) if known else None
-            yield Activity(name if label == "kernel" else label, start, end, label, in_graph, launch)
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
-
-
-def _integers(numbers: NDArray[np.int32]) -> tuple[int, int, int]:
-    x, y, z = numbers.tolist()
-    return x, y, z
 
 
 @cache
@@ -145,9 +121,10 @@ class CuptiRecorder:
         self._enabled: list[Any] = []
         self._labels: dict[int, str] = {}
         self._taken: list[str] = []
-        self._stamps: list[Stamp] = []
-        self._spans: list[tuple[int, int]] = []
-        """Kind and sample of each span between two stamps."""
+        self._stamps: list[int] = []
+        """One `Stamp` after another."""
+        self._kinds = bytearray()
+        """The kind of each span between two stamps."""
         self._delivering = threading.Lock()
         self._arrived: list[Table] = []
         """Tables that CUPTI has delivered since `_take_arrived`. Any thread may deliver; a lock guards the list."""
@@ -207,85 +184,93 @@ class CuptiRecorder:
             self._failure = None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        first = [] if self._taken else [self._stamp()]
+        first = () if self._taken else self._stamp()
         prepare()
         self._synchronize()
         middle = self._stamp()
         run()
         self._synchronize()
-        self._stamps += *first, middle, self._stamp()
-        self._spans += (PREPARE, len(self._taken)), (CALL, len(self._taken))
+        self._stamps += *first, *middle, *self._stamp()
+        self._kinds += TAKEN
         self._taken.append(name)
 
     def deliver(self, run: Callable[[], None]) -> None:
         """Call `run`, which hands out the result of the latest sample. Its work is recorded apart from the call's."""
         run()
         self._synchronize()
-        self._stamps.append(self._stamp())
-        self._spans.append((DELIVER, len(self._taken) - 1))
+        self._stamps += self._stamp()
+        self._kinds.append(DELIVER)
 
     def _stamp(self) -> Stamp:
         return perf_counter_ns(), self._now(), perf_counter_ns()
 
     def collect(self) -> list[Sample]:
         """Flush the records and convert them to samples. Raises `RecorderError` if they are inconsistent."""
-        count = len(self._taken)
-        if count:
+        if self._taken:
             self._synchronize()
-            self._stamps.append(self._stamp())  # ends the span of the work after the last call
-            self._spans.append((REST, count))
+            self._stamps += self._stamp()  # ends the span of the work after the last call
+            self._kinds.append(REST)
         edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
-        kinds, samples_of = np.array(self._spans, np.int64).reshape(-1, 2).T
-        records, span = self._delivered(0, edges)
+        kinds = np.array(self._kinds, np.uint8)
+        records, span = self._delivered(0, edges, kinds)
         for wait_s in RETRY_WAITS_S:
             if not _some_missing(span, kinds):
                 break
             time.sleep(wait_s)
-            records, span = self._delivered(0, edges)
+            records, span = self._delivered(0, edges, kinds)
         if _some_missing(span, kinds):
-            records, span = self._delivered(1, edges)  # forced: also records behind an incomplete one
-        copies = [kind for kind, label in self._labels.items() if label == "memcpy"]
-        computes = (kinds[span] != DELIVER) | ~np.isin(records["kind"], copies)
-        busy_us = [
-            _busy_us(records[chosen], samples_of[span[chosen]], count)
-            for chosen in (computes & (kinds[span] == kind) for kind in (CALL, PREPARE, DELIVER))
-        ]
-        of_call = kinds[span] == CALL
-        records, sample = records[of_call], samples_of[span[of_call]]
-        bounds = np.searchsorted(sample, np.arange(count + 1)).tolist()
-        samples = [
-            Sample(name, us, Activities(records[first:last], self._labels), before, after)
-            for name, us, before, after, first, last in zip(self._taken, *busy_us, bounds[:-1], bounds[1:], strict=True)
-        ]
+            records, span = self._delivered(1, edges, kinds)  # forced: also records behind an incomplete one
+        samples = self._samples(records, kinds[span], np.cumsum(kinds == PREPARE)[span] - 1)
         self._begin_batch()
         return samples
 
+    def _samples(self, records: Table, kind: NDArray[Any], sample: NDArray[Any]) -> list[Sample]:
+        """The samples of the batch. `kind` and `sample` are those of the span of each record."""
+        starts, ends, count = records["start"], records["end"], len(self._taken)
+        of_call = np.flatnonzero(kind == CALL)
+        delivered = np.flatnonzero(kind == DELIVER)
+        if len(delivered):
+            copies = [each for each, label in self._labels.items() if label == "memcpy"]
+            delivered = delivered[~np.isin(records["kind"][delivered], copies)]
+        chosen = of_call, np.flatnonzero(kind == PREPARE), delivered
+        busy_us = [_busy_us(starts[which], ends[which], sample[which], count) for which in chosen]
+        calls = records[of_call]
+        bounds = np.searchsorted(sample[of_call], np.arange(count + 1)).tolist()
+        activities = map(Activities, repeat(calls), repeat(self._labels), bounds[:-1], bounds[1:])
+        us, before_us, after_us = busy_us
+        return list(map(Sample, self._taken, us, activities, before_us, after_us))
+
     def _begin_batch(self) -> None:
         """Begin a new batch. Records that arrive from now on belong to it."""
-        self._taken, self._stamps, self._spans, self._records = [], [], [], np.empty(0, RECORD)
+        self._taken, self._stamps, self._kinds, self._records = [], [], bytearray(), np.empty(0, RECORD)
 
     def _take_arrived(self) -> list[Table]:
         with self._delivering:
             arrived, self._arrived = self._arrived, []
         return arrived
 
-    def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
-        """The records, sorted by start, and the index of the span of each."""
+    def _delivered(self, flag: int, edges: NDArray[Any], kinds: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
+        """The records, sorted by start, and the index of the span of each. `kinds` are those of the spans."""
         self._flush(flag)
-        records = np.concatenate([self._records, *self._take_arrived()])
-        records = self._records = records[np.argsort(records["start"], kind="stable")]
+        arrived = [table for table in (self._records, *self._take_arrived()) if len(table)]
+        records = arrived[0] if len(arrived) == 1 else np.concatenate([self._records, *arrived])
+        starts = records["start"]
+        if (starts[1:] < starts[:-1]).any():
+            records = records[np.argsort(starts, kind="stable")]
+        self._records = records
 
         def activity(i: int) -> str:
-            [found] = Activities(records[i : i + 1], self._labels)
+            [found] = Activities(records, self._labels, i, i + 1)
             return found.kind if found.name == found.kind else f"{found.kind} {found.name[:80]!r}"
 
         def span(i: int) -> str:
-            kind, sample = self._spans[i]
-            return f"the call of {self._taken[sample]!r}" if kind == CALL else "a preparation"
+            if self._kinds[i] != CALL:
+                return "a preparation"
+            return f"the call of {self._taken[self._kinds.count(CALL, 0, i)]!r}"
 
-        is_call = np.array([kind == CALL for kind, _ in self._spans], np.bool_)
-        self._offset_ns = clock_offset(records["start"], records["end"], edges, self._offset_ns, is_call)
-        return records, assign_spans(records["start"], records["end"], edges - self._offset_ns, activity, span)
+        starts, ends = (np.ascontiguousarray(records[each]) for each in ("start", "end"))
+        self._offset_ns = clock_offset(starts, ends, edges, self._offset_ns, kinds == CALL)
+        return records, assign_spans(starts, ends, edges - self._offset_ns, activity, span)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
@@ -307,14 +292,17 @@ class CuptiRecorder:
         """
         try:
             for table in tables:
-                known = table[np.isin(table["kind"], list(self._labels))]
+                label = self._labels.get(int(table["kind"][0]))
+                if label is None:
+                    continue
                 if self._device is not None:
-                    known = known[np.isin(known["device"], (self._device, UNKNOWN_DEVICE))]
-                kernels = np.isin(known["kind"], [kind for kind, label in self._labels.items() if label == "kernel"])
-                excess = np.where(kernels, self._excess_ns, 0)
-                known["end"] = np.maximum(known["end"] - excess, np.minimum(known["start"], known["end"]))
+                    devices = table["device"]
+                    table = table[(devices == self._device) | (devices == UNKNOWN_DEVICE)]
+                if label == "kernel" and self._excess_ns:
+                    ends = table["end"]
+                    ends[:] = np.maximum(ends - self._excess_ns, np.minimum(table["start"], ends))
                 with self._delivering:
-                    self._arrived.append(known)
+                    self._arrived.append(table)
         except BaseException as error:  # cannot propagate through CUPTI's C frames; `_flush` raises it
             self._failure = error
 
@@ -355,9 +343,9 @@ def _no_callback(*_: Any) -> None:
     """Subscribing requires a callback; none is enabled."""
 
 
-def _busy_us(records: Table, sample: NDArray[Any], count: int) -> list[float]:
-    """The time in us that the device was busy with `records`, for each of `count` samples."""
-    busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
+def _busy_us(starts: NDArray[Any], ends: NDArray[Any], sample: NDArray[Any], count: int) -> list[float]:
+    """The time in us that the device was busy from `starts` to `ends`, for each of `count` samples."""
+    busy_ns = np.bincount(sample, weights=covered_ns(starts, ends), minlength=count)
     found: list[float] = (busy_ns / 1000).tolist()
     return found
 

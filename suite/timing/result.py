@@ -17,6 +17,10 @@ MIN_SAMPLES = 10
 """The smallest number of samples of a call."""
 SLOW_NS, MIN_SLOW = 2_000_000_000, 3
 """A call slower than SLOW_NS takes three samples, too few for an interval: ten would take more than 20 s."""
+LONG_NS = 30_000_000
+"""On a GPU the samples of a call that takes longer differ little. It has fewer than MIN_SAMPLES if their interval is
+narrow enough, two calls of warm-up if these agree, and one for its latency. Naive kernels would otherwise take most of
+the time of a case."""
 SHOWN_ACTIVITIES = 32
 """The largest number of activities of the last sample that a `Timing` keeps."""
 
@@ -96,6 +100,10 @@ class CallRecord:
     @property
     def slow(self) -> bool:
         return self.cost_ns > SLOW_NS
+
+    @property
+    def long(self) -> bool:
+        return self.cost_ns > LONG_NS
 
     @property
     def minimum(self) -> int:

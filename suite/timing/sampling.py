@@ -17,8 +17,8 @@ from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
-from suite.timing.result import MIN_SAMPLES, SLOW_NS, CallRecord, Timing, best_vendor, timing
-from suite.timing.stats import half_width, median, next_evaluation, noise
+from suite.timing.result import LONG_NS, MIN_SAMPLES, SLOW_NS, CallRecord, Timing, best_vendor, timing
+from suite.timing.stats import MIN_FOR_INTERVAL, half_width, median, next_evaluation, noise
 from suite.timing.target import Target, target
 
 CACHES = ("cold", "warm")
@@ -157,8 +157,8 @@ class Measurement:
     def warm_up(self, call: Call, least_ns: int) -> float:
         """Call until two successive times agree within 10%, at least three times and for `least_ns`.
 
-        Ends after 0.1 s if the times never agree, and after 0.5 s and two calls if calls are slow. Returns the shortest
-        time in ns.
+        Ends after 0.1 s if the times never agree, after 0.5 s and two calls if calls are slow, and after two that agree
+        if calls are long on a GPU. Returns the shortest time in ns.
         """
         begin, previous, best, count = self.target.clock(), math.inf, math.inf, 0
         while True:
@@ -171,7 +171,8 @@ class Measurement:
             previous, best = took, min(best, took)
             if took > SLOW_NS:
                 self.on_progress(call.name)  # so that a slow call does not count as hanging
-            if count >= 2 and spent >= 500_000_000:
+            is_long = took > LONG_NS and not self.target.on_host
+            if count >= 2 and (spent >= 500_000_000 or (is_long and steady)):
                 return best
             if count >= 3 and spent >= (least_ns if steady else 100_000_000):
                 return best
@@ -186,7 +187,7 @@ class Measurement:
             self.prepare(call, self.inputs.change)
             synchronize()
 
-        record.dispatch_us, record.latency_us = idle_us(call, 1 if record.slow else 3, clock, prepare)
+        record.dispatch_us, record.latency_us = idle_us(call, 1 if record.long else 3, clock, prepare)
         if (count := loop_calls(record.cost_ns)) > 1:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
             evict = self.target.evict if self.cache == "cold" else None
@@ -255,7 +256,10 @@ class Measurement:
     ) -> list[Call]:
         """The calls of `active` that need more samples, and the vendor call that their ratios refer to."""
         for call in active:
-            decide(self.records[call.name], budget_s, interval, max_noise, least)
+            record = self.records[call.name]
+            if record.long and not self.target.on_host:
+                decide_early(record, interval, least)
+            decide(record, budget_s, interval, max_noise, least)
         names = {call.name for call in active if not self.records[call.name].finished}
         best = self.best(max_noise)
         return [call for call in active if names and (call.name in names or call.name == best)]
@@ -317,6 +321,13 @@ def decide(record: CallRecord, budget_s: float, interval: float, limit: float, l
             return
     if share >= MAX_BUDGETS or (share >= 1 and noise(record.device_us) <= limit):
         record.stopped_by = "budget"
+
+
+def decide_early(record: CallRecord, interval: float, least: Least) -> None:
+    """Set `stopped_by` of a long call that has fewer than its minimum of samples, if their interval is narrow."""
+    enough = len(record.device_us) >= max(MIN_FOR_INTERVAL, least.samples) and record.spent_ns >= 1e9 * least.time_s
+    if enough and not record.finished and half_width(record.device_us) <= interval:
+        record.stopped_by = "interval"
 
 
 @contextmanager

@@ -135,6 +135,57 @@ def test_the_compile_cache_is_noted() -> None:
     assert not [each for each in judged([base], [replace(new, compile_cache="")])["jax"].notes if "cache" in each]
 
 
+@pytest.mark.parametrize(("then", "now"), [(3.039, 2.752), (2.881, 3.296), (3.28, 3.68)])
+def test_a_short_program_of_xla_differs_more_between_processes(then: float, now: float) -> None:
+    """Seen with the same kernel on an H200 and an H100. The kernels of torch in the same runs did not change."""
+    kernel = {"kernels_run": "loop_or_fusion [1024 x 128]", "kernel_details": "loop_or_fusion (26 registers)"}
+
+    def run(us: float) -> list[Row]:
+        return ranked({"torch": 2.88, "jax": us}, 0.01, recorder="cupti", **kernel, **ONCE)
+
+    for base, new in ((run(then), run(now)), (run(now), run(then))):
+        assert judged(base, new)["jax"].verdict == "AMBIGUOUS"
+    assumed, measured = run(now)[1], replace(run(now)[1], runs=3, spread=0.01, vs_best_spread=0.01)
+    assert process_arm(measured, Typical(), ranked=True) < process_arm(assumed, Typical(), ranked=True) / 2
+    torch, slower = ([row("torch", us, 0.005, recorder="cupti", **ONCE)] for us in (2.88, 3.29))
+    assert judged(torch, slower)["torch"].verdict == "SLOWER"
+
+
+def test_a_control_that_differs_between_processes_does_not_judge_the_others() -> None:
+    """XLA's sigmoid took 3.04 and 2.75 us, and a kernel of ours 2.40 us in both runs."""
+    once = {"recorder": "cupti", **ONCE}
+    base = ranked({"torch": 3.06, "jax": 3.039, "triton": 2.40}, 0.002, **once)
+    new = ranked({"torch": 3.06, "jax": 2.752, "triton": 2.40}, 0.002, **once)
+    change = judged(base, new)["triton"]
+    assert (change.verdict, change.control) == ("SAME", "torch")
+
+
+OTHERS = ("gemm_fusion_dot_1 [512 x 256]", "nvjet_sm90_tst_128x128 [132 x 384]")
+
+
+@pytest.mark.parametrize(("versions", "verdict"), [("jax 0.11.2", "AMBIGUOUS"), ("jax 0.12.0", "SLOWER")])
+def test_other_kernels_of_a_vendor_are_no_change_of_the_code(versions: str, verdict: str) -> None:
+    """XLA times kernels when it compiles, and may choose others with an empty cache."""
+    base = row("jax", 100.0, versions="jax 0.11.2", kernels_run=OTHERS[0], compile_cache="hit")
+    new = row("jax", 130.0, versions=versions, kernels_run=OTHERS[1], compile_cache="miss")
+    change = judged([base], [new])["jax"]
+    assert change.verdict == verdict
+    assert f"other kernels ran: {OTHERS[0]} -> {OTHERS[1]}" in change.notes
+    assert ("XLA itself chose other kernels" in change.notes) == (verdict == "AMBIGUOUS")
+    assert judged([base], [replace(new, kernels_run=OTHERS[0])])["jax"].verdict == "SLOWER"
+
+
+def test_other_kernels_of_our_code_are_named_and_judged() -> None:
+    base, new = row(us=100.0, kernels_run="a [8 x 128]"), row(us=130.0, kernels_run="b [4 x 128]")
+    change = judged([base], [new])["triton"]
+    assert (change.verdict, change.notes[-1]) == ("SLOWER", "other kernels ran: a [8 x 128] -> b [4 x 128]")
+    assert not any("kernels" in each for each in judged([base], [replace(new, kernels_run="")])["triton"].notes)
+    alike = [row(us=100.0, kernels_run="a [8 x 128]", kernel_details=f"a ({n} registers)") for n in (40, 64)]
+    assert judged(alike[:1], alike[1:])["triton"].notes == (
+        "kernels of the same names ran with another grid, block, registers or shared memory",
+    )
+
+
 def simulated(chance: random.Random, rows: int, process: float) -> list[Row]:
     """One run of `rows` cases of two implementations. Each time has the error of its process, and noise."""
     found = []

@@ -122,6 +122,27 @@ def test_the_overhead_of_recording_is_bounded(adds_us: float, verdict: str) -> N
     assert not machine.tracing
 
 
+@pytest.mark.parametrize(("adds_us", "verdict"), [(9.0, "ok"), (30.0, "off")])
+def test_other_programs_of_the_host_do_not_decide_the_overhead(adds_us: float, verdict: str) -> None:
+    """They delay three of five turns by a fifth, while these record."""
+
+    class Busy(Machine):
+        turns = 0
+
+        def stop(self) -> None:
+            self.turns += 1
+            super().stop()
+
+        def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
+            super().sample(name, prepare, run)
+            self.now += 40_000 * (self.turns % 5 < 3)
+
+    machine = Busy()
+    machine.sample_adds_us = adds_us
+    row = proof._overhead_row(machine, lambda: machine.launch(100.0), "a spin of 100 us")  # type: ignore[arg-type]
+    assert (row.verdict, row.ratio) == (verdict, pytest.approx(1 + adds_us / 156, abs=0.01))
+
+
 def test_a_failing_recorder_is_one_row() -> None:
     def refuse(activities: list[Activity]) -> tuple[float, list[Activity]]:
         raise NoRecorderError("CUPTI dropped 3 records")

@@ -153,6 +153,17 @@ def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:
     assert "3 samples are too few" in timings["slow"].flags[0]
 
 
+@pytest.mark.parametrize(("jitter", "samples", "stopped_by"), [(0.001, 6, "interval"), (0.1, MIN_SAMPLES, "budget")])
+def test_a_long_call_stops_as_soon_as_its_interval_is_narrow(jitter: float, samples: int, stopped_by: str) -> None:
+    target, chance, count = FakeTarget(), random.Random(2), []
+    naive = target.call("naive", lambda: (count.append(1), 50_000.0 * chance.uniform(1 - jitter, 1 + jitter))[1])
+    timings = run(target, naive, target.call("vendor", 100.0, vendor=True), budget_s=0.04)
+    assert (timings["naive"].samples, timings["naive"].stopped_by) == (samples, stopped_by)
+    assert timings["naive"].device_us_low < timings["naive"].device_us < timings["naive"].device_us_high
+    if jitter < 0.1:
+        assert len(count) == 2 + 1 + 1 + samples, "warm-up, latency, the trial sample"
+
+
 def test_fast_rounds_do_not_stop_at_once() -> None:
     """On a device that heats up, the first samples agree with each other, but not with later ones."""
     target = FakeTarget()
