@@ -205,7 +205,7 @@ def score(
         report(mutant, said)
         if said:
             found.caught += 1
-        elif reason := reason_of(mutant, dtype, device.type):
+        elif reason := reason_of(mutant, dtype):
             found.equivalent.append((mutant, reason))
         else:
             found.survivors.append(mutant)

@@ -111,11 +111,12 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple
 
 
 def copies_with_layout(
-    tensors: Sequence[torch.Tensor], allocate: Callable[[int], torch.Tensor] | None = None
+    tensors: Sequence[torch.Tensor], allocate: Callable[[int, int], torch.Tensor] | None = None
 ) -> tuple[torch.Tensor, ...]:
     """Copy tensors to new memory with the same offsets and strides. Copies share memory where the tensors do.
 
-    allocate: returns memory of a size in bytes, as a tensor that fills its storage.
+    allocate: returns memory of a size in bytes, as a tensor that fills its storage; the second argument is the size of
+    the block behind it on a GPU (`far.block_of`), or 0.
     """
     storages: dict[int, torch.UntypedStorage] = {}
     copies = []
@@ -123,7 +124,8 @@ def copies_with_layout(
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         if address not in storages:
-            memory = far.memory_like(tensor, storage.nbytes()) if allocate is None else allocate(storage.nbytes())
+            size = storage.nbytes()
+            memory = far.memory_like(tensor, size) if allocate is None else allocate(size, far.block_of(tensor))
             storages[address] = memory.untyped_storage()
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         copy.set_(storages[address], tensor.storage_offset(), tensor.shape, tensor.stride())

@@ -51,7 +51,7 @@ class Problem:
         """Draw other inputs of the case, with the layout of the first draw."""
         return self._draw(self.case, seed, self.device)
 
-    def with_buffers(self, allocate: Callable[[int], torch.Tensor]) -> Problem:
+    def with_buffers(self, allocate: Callable[[int, int], torch.Tensor]) -> Problem:
         """Return the same problem with buffers of its own, in memory that `allocate` returns."""
         other = copy.copy(self)
         other.buffers = copies_with_layout(self.draws[0], allocate)

@@ -31,7 +31,9 @@ class Block:
 
     nbytes: int
     handle: str = ""
-    """CUDA IPC handle in hexadecimal digits; empty on a CPU."""
+    """CUDA IPC handle in hexadecimal digits; empty on a CPU, and with `ring`."""
+    ring: int = 0
+    """Bytes of the block behind all addresses of operands far apart on a GPU (`suite/problem/ring.py`)."""
 
 
 @dataclass(frozen=True)

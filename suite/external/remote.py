@@ -52,7 +52,7 @@ class SharedCase:
                 self._add(each)
         dtype = getattr(torch, problem.output_dtype)
         elements = torch.Size(problem.output_shape).numel()
-        memory = self._allocate(elements * dtype.itemsize)
+        memory = self._allocate(elements * dtype.itemsize, 0)
         self.result = memory.view(dtype).view(problem.output_shape)
         hold = p.Hold(
             problem.case,
@@ -70,8 +70,8 @@ class SharedCase:
         """True if delivering results converts none of them: they have one type."""
         return len({judged_dtype(dtype) for dtype in self.problem.output_dtypes}) == 1
 
-    def _allocate(self, nbytes: int) -> torch.Tensor:
-        shared = allocate(nbytes, self._device)
+    def _allocate(self, nbytes: int, block: int) -> torch.Tensor:
+        shared = allocate(nbytes, self._device, block)
         self._add(shared)
         return shared.bytes
 

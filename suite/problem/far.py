@@ -1,7 +1,8 @@
 """Views whose slices lie so far apart that 32 bits do not hold the offset of the last: kernels with `int` offsets fail.
 
-Only the slices are written and copied. On a CPU the memory between them is an address range without pages, so that a
-view takes little memory; on a GPU it takes all of its range.
+Only the slices are written and copied, so that a view takes little memory. On a CPU the memory between them is an
+address range without pages. On a GPU all addresses map one block (`suite/problem/ring.py`), in which each slice has a
+place of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import cache
 
 import torch
 
+from suite.problem import ring
+
 REACH = 2**31
 """Least offset of the last slice, in elements."""
 MOST_SLICES = 512
@@ -20,16 +23,25 @@ MOST_SLICES = 512
 GAP = 2**20
 """Least gap between slices that are copied one by one, in elements."""
 ALIGNMENT = 64
+BESIDE = 1024
+"""Elements between two slices in the block of a GPU, so that a tile beyond the end of a slice holds NaN."""
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
-@cache
 def is_cheap(device_type: str) -> bool:
-    """True if addresses take no memory: on a CPU, unless the system counts them as memory (`vm.overcommit_memory`)."""
-    if device_type != "cpu":
-        return False
+    """True if addresses take no memory. A process that has not begun to use the GPU expects so of it.
+
+    On a CPU the system may count them as memory (`vm.overcommit_memory`); a driver may not map a block twice.
+    """
+    if device_type == "cuda":
+        return not torch.cuda.is_initialized() or ring.is_available(torch.device("cuda", torch.cuda.current_device()))
+    return device_type == "cpu" and _reserves_without_memory()
+
+
+@cache
+def _reserves_without_memory() -> bool:
     try:
-        reserve(32 * REACH, torch.device("cpu"))
+        reserve(32 * REACH, torch.device("cpu"), 0)
     except OSError:
         return False
     return True
@@ -40,12 +52,13 @@ def place(operand: torch.Tensor, axis: int) -> torch.Tensor:
     if axis >= operand.ndim or not 1 < operand.shape[axis] <= MOST_SLICES or not operand.numel():
         return operand
     size, inner = operand.shape[axis], operand.numel() // operand.shape[axis]
-    step = ALIGNMENT * math.ceil(max(REACH / (size - 1), inner + GAP) / ALIGNMENT)
+    apart, period = _apart(inner), block_bytes(size, inner, operand.element_size()) // operand.element_size()
+    step = apart + period * math.ceil((max(REACH / (size - 1), inner + GAP) - apart) / period)
     rest = [*operand.shape[:axis], *operand.shape[axis + 1 :]]
     strides = [math.prod(rest[i + 1 :]) for i in range(len(rest))]
     strides.insert(axis, step)
-    memory = reserve(((size - 1) * step + inner) * operand.element_size(), operand.device)
     view = torch.empty(0, dtype=operand.dtype, device=operand.device)
+    memory = reserve(((size - 1) * step + inner) * view.element_size(), view.device, period * view.element_size())
     view.set_(memory.untyped_storage(), 0, operand.shape, strides)
     return view.copy_(operand)
 
@@ -65,10 +78,36 @@ def slices(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.as_strided([*(size for _, size in far), span], [*(stride for stride, _ in far), 1])
 
 
-def reserve(nbytes: int, device: torch.device) -> torch.Tensor:
-    """Return new memory of that many bytes. On a CPU a page takes memory when it is first written."""
+def block_bytes(size: int, inner: int, element_bytes: int) -> int:
+    """Return after how many bytes the addresses of a view repeat on a GPU. size, inner: number and length of slices.
+
+    The step of a view is a multiple of this plus the place of a slice, so that slices follow each other in the block.
+    """
+    return ring.block_bytes(size * _apart(inner) * element_bytes)
+
+
+def _apart(inner: int) -> int:
+    """Return how many elements after each other slices of `inner` elements begin in the block."""
+    return ALIGNMENT * math.ceil(inner / ALIGNMENT) + BESIDE
+
+
+def block_of(tensor: torch.Tensor) -> int:
+    """Return the bytes of the block of a tensor that `place` has placed; 0 for another one."""
+    found = slices(tensor)
+    if found is None or found.ndim != 2:
+        return 0
+    (size, inner), step = found.shape, found.stride(0)
+    block = block_bytes(size, inner, tensor.element_size())
+    return block if (step - _apart(inner)) * tensor.element_size() % block == 0 else 0
+
+
+def reserve(nbytes: int, device: torch.device, block: int) -> torch.Tensor:
+    """Return new memory of that many bytes. On a CPU a page takes memory when it is first written.
+
+    block: the memory behind all addresses on a GPU, in bytes.
+    """
     if device.type != "cpu":
-        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+        return ring.reserve(nbytes, block, device)
     memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
     memory.madvise(mmap.MADV_NOHUGEPAGE)  # a huge page for each slice would take 2 MiB
     return torch.frombuffer(memory, dtype=torch.uint8)
@@ -76,8 +115,9 @@ def reserve(nbytes: int, device: torch.device) -> torch.Tensor:
 
 def memory_like(tensor: torch.Tensor, nbytes: int) -> torch.Tensor:
     """Return new memory for a copy of a tensor and of what lies between its elements."""
-    if slices(tensor) is not None:
-        return reserve(nbytes, tensor.device)
+    block = block_of(tensor)
+    if block:
+        return reserve(nbytes, tensor.device, block)
     return torch.empty(nbytes, dtype=torch.uint8, device=tensor.device)
 
 

@@ -298,9 +298,9 @@ class Operation(ABC):
     ) -> dict[str, Case]:
         """Return the telling cases whose families have this dtype, by name.
 
-        On a GPU, operands with elements far apart are left out, since they take gigabytes there; the family `huge` has
-        offsets as large. first: only those that the suite's own implementations run. They run each case in one of the
-        dtypes only, since the parity tests run them on all families at many sizes.
+        Operands with elements far apart are left out where they would take gigabytes (`far.is_cheap`). first: only
+        those that the suite's own implementations run. They run each case in one of the dtypes only, since the parity
+        tests run them on all families at many sizes.
         """
         from suite.problem import far, layouts
 

@@ -129,8 +129,8 @@ def test_operands_have_the_same_layout_on_both_sides() -> None:
     given = (base.t()[1:], base, torch.empty(0), torch.tensor(2.5, dtype=torch.bfloat16))
     shared, places = [], {}
 
-    def allocated(nbytes: int) -> torch.Tensor:
-        shared.append(allocate(nbytes, CPU))
+    def allocated(nbytes: int, block: int) -> torch.Tensor:
+        shared.append(allocate(nbytes, CPU, block))
         places.setdefault(shared[-1].bytes.untyped_storage().data_ptr(), len(shared) - 1)
         return shared[-1].bytes
 

@@ -13,7 +13,7 @@ from suite.checking.memory import whole_storage
 from suite.checking.problem import Problem, Problems
 from suite.checking.telling_cases import probe
 from suite.implementations import builtin
-from suite.problem import far, layouts
+from suite.problem import far, layouts, ring
 from validation.mutation.memory import offsets_of
 
 MOST_BYTES = 100 << 20
@@ -95,15 +95,18 @@ def test_offsets_of_32_bits_are_wrong(name: str) -> None:
 
 
 def test_there_are_none_where_addresses_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(nbytes: int, device: torch.device) -> torch.Tensor:
+    def refuse(nbytes: int, device: torch.device, block: int) -> torch.Tensor:
         raise OSError("Cannot allocate memory")
 
     monkeypatch.setattr(far, "reserve", refuse)
-    monkeypatch.setattr(far, "is_cheap", far.is_cheap.__wrapped__)
+    monkeypatch.setattr(far, "_reserves_without_memory", far._reserves_without_memory.__wrapped__)
     assert not any(map(layouts.is_far, ops.get("matmul").telling_cases("float32", "ieee")))
 
 
-def test_a_gpu_has_no_far_telling_cases() -> None:
-    op = ops.get("matmul")
-    assert any(map(layouts.is_far, op.telling_cases("float32", "ieee")))
-    assert not any(map(layouts.is_far, op.telling_cases("float32", "ieee", device_type="cuda")))
+@pytest.mark.parametrize("available", [True, False])
+def test_a_gpu_has_them_if_its_driver_maps_a_block_twice(available: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(ring, "is_available", lambda device: available)
+    told = ops.get("matmul").telling_cases("float32", "ieee", device_type="cuda")
+    assert any(map(layouts.is_far, told)) == available

@@ -38,7 +38,6 @@ ONE_BLOCK = "a block has at least 8,192 columns, which are all columns of a tell
 EXACT_CODE = "a code of 4 bits is exact in float16"
 EXACT = "a code of 8 bits is exact in bfloat16"
 TILES = "only oneDNN's bfloat16 tiles (AMX), which not every CPU has, need the other branch"
-FAR = "elements 2^31 apart take gigabytes on a GPU: the family huge has them, and no telling case"
 CLAMPED = "a slice of torch ends at the last row, and the only expert has them all"
 INTEGERS = "an integer is never NaN"
 MASKED = "slots without a token have the weight 0, whichever finite numbers stand there"
@@ -137,10 +136,8 @@ IN_FLOAT8: tuple[tuple[str, str, str], ...] = (
 """The same where all cases are of float8."""
 
 
-def reason_of(mutant: Mutant, dtype: str = "", device: str = "cpu") -> str:
+def reason_of(mutant: Mutant, dtype: str = "") -> str:
     """Return why a mutant may survive; empty if that is not known. dtype: that of all cases; empty if it is not one."""
-    if device == "cuda" and mutant.name.endswith("offsets of int32"):
-        return FAR
     known = EQUIVALENT
     if dtype == "float8_e4m3fn":
         known = (*(each for each in EQUIVALENT if each[2] != FLOAT8), *IN_FLOAT8)
