@@ -9,13 +9,17 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.contract import check_ring_attention
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.shares import zigzag
 from triton_kernels._runtime.symmetric import as_they_arrive
-from triton_kernels.attention import HEAD_DIMS, LOG2_E, LONGEST, LOWEST
+from triton_kernels.attention import HEAD_DIMS
+from triton_kernels.attention._rows import LOG2_E, LOWEST, load_rows
 
 DETERMINISTIC = True
+
+Rows = Float[Tensor, "B H S D"]
+Keys = Float[Tensor, "B H_kv S D"]
 
 
 @triton.jit
@@ -39,77 +43,56 @@ def ring_kernel(
     start_m = tl.program_id(0) % tiles * BLOCK_M
     head = (tl.program_id(0) // tiles).to(tl.int64)
     b, h = head // H, head % H
-    offs_m = start_m + tl.arange(0, BLOCK_M)
-    offs_d = tl.arange(0, D).to(tl.int64)
-    rows = offs_m[:, None].to(tl.int64)
-    q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
-    q = dot_operand(tl.load(q_ptrs, mask=rows < S, other=0.0))  # [BLOCK_M, D]
-    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d  # key 0
-    v_row = v_ptr + b * stride_kb + h // G * stride_kh + offs_d
-    at_row = head * S + offs_m
-    at = at_row[:, None] * D + offs_d[None, :]
-    if FIRST:
-        m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
-        l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
-        acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
-    else:
-        m_i = tl.load(m_ptr + at_row, mask=offs_m < S, other=LOWEST)
-        l_i = tl.load(l_ptr + at_row, mask=offs_m < S, other=0.0)
-        acc = tl.load(acc_ptr + at, mask=rows < S, other=0.0)
-    last_place = place_of(offs_m, q_low, q_high, half)  # of the last key that each query sees
-    furthest = tl.max(tl.where(offs_m < S, last_place, -1), 0)
-    PIECES: tl.constexpr = 2 if CAUSAL else 1  # of the keys, each with neighbouring places
-    for piece in tl.static_range(PIECES):
-        begin, stop, place = 0, S, k_low
+    rows = start_m + tl.arange(0, BLOCK_M)
+    q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S, stride_qm, stride_qd, D)  # [BLOCK_M, D]
+    k_ptr += b * stride_kb + h // G * stride_kh
+    v_ptr += b * stride_kb + h // G * stride_kh
+    at_row = head * S + rows
+    at = at_row[:, None] * D + tl.arange(0, D)[None, :]
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
+    l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
+    if not FIRST:
+        m_i = tl.load(m_ptr + at_row, mask=rows < S, other=LOWEST)
+        l_i = tl.load(l_ptr + at_row, mask=rows < S, other=0.0)
+        acc = tl.load(acc_ptr + at, mask=rows[:, None] < S, other=0.0)
+    last_place = place_of(rows, q_low, q_high, half)  # of the last key that each query sees
+    end = S
+    if CAUSAL:  # a later row of a rank has a later place, so the last query sees the first rows
+        furthest = tl.max(tl.where(rows < S, last_place, -1), 0)
+        end = tl.minimum(tl.maximum(furthest - k_low + 1, 0), half)
+        end += tl.minimum(tl.maximum(furthest - k_high + 1, 0), S - half)
+    for start_n in range(0, end, BLOCK_N):
+        keys = start_n + tl.arange(0, BLOCK_N)
+        k = load_rows(k_ptr, keys, S, D, 1, D)  # [BLOCK_N, D]
+        v = load_rows(v_ptr, keys, S, D, 1, D)  # [BLOCK_N, D]
+        seen = keys[None, :] < S
         if CAUSAL:
-            if piece == 0:
-                stop = half
-            else:
-                begin, place = half, k_high
-        end = tl.minimum(stop, begin + furthest - place + 1) if CAUSAL else stop
-        for start_n in range(begin, end, BLOCK_N):
-            keys = start_n + tl.arange(0, BLOCK_N)
-            inside, key_rows = keys[:, None] < stop, keys[:, None].to(tl.int64)
-            k = dot_operand(tl.load(k_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
-            v = dot_operand(tl.load(v_row[None, :] + key_rows * D, mask=inside, other=0.0))  # [BLOCK_N, D]
-            scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
-            seen = keys[None, :] < stop
-            if CAUSAL:
-                seen = seen & (keys[None, :] - begin + place <= last_place[:, None])
-            scores = tl.where(seen, scores, float("-inf"))
-            m_new = tl.maximum(m_i, tl.max(scores, 1))
-            p = tl.exp2(scores - m_new[:, None])
-            alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
-            l_i = l_i * alpha + tl.sum(p, 1)
-            acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
-            m_i = m_new
+            seen = seen & (place_of(keys, k_low, k_high, half)[None, :] <= last_place[:, None])
+        scores = tl.where(seen, tl.dot(q, k.T, input_precision="ieee") * qk_scale, float("-inf"))  # [BLOCK_M, BLOCK_N]
+        m_new = tl.maximum(m_i, tl.max(scores, 1))
+        p = tl.exp2(scores - m_new[:, None])
+        alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
+        l_i = l_i * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
+        m_i = m_new
     if LAST:
-        tl.store(out_ptr + at, acc / l_i[:, None], mask=rows < S)
+        tl.store(out_ptr + at, acc / l_i[:, None], mask=rows[:, None] < S)
     else:
-        tl.store(m_ptr + at_row, m_i, mask=offs_m < S)
-        tl.store(l_ptr + at_row, l_i, mask=offs_m < S)
-        tl.store(acc_ptr + at, acc, mask=rows < S)
+        tl.store(m_ptr + at_row, m_i, mask=rows < S)
+        tl.store(l_ptr + at_row, l_i, mask=rows < S)
+        tl.store(acc_ptr + at, acc, mask=rows[:, None] < S)
 
 
 def tile_of(dtype: torch.dtype, D: int) -> dict[str, int]:
     """The tile. It is not autotuned: a repeated launch would add its keys to the sums again."""
     if INTERPRET:
         return {"BLOCK_M": 128, "BLOCK_N": 128}
-    if dtype == torch.float32:
-        return {"BLOCK_M": 32, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2}
-    if D > 128:
-        return {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-    return {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2}
+    BLOCK_M, BLOCK_N, warps = (32, 32, 8) if dtype == torch.float32 else (64, 64, 4) if D > 128 else (128, 64, 8)
+    return {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "num_warps": warps, "num_stages": 2}
 
 
-def ring_attention(
-    q: Float[Tensor, "B H S D"],
-    k: Float[Tensor, "B H_kv S D"],
-    v: Float[Tensor, "B H_kv S D"],
-    *,
-    group: dist.ProcessGroup,
-    causal: bool = False,
-) -> Float[Tensor, "B H S D"]:
+def ring_attention(q: Rows, k: Keys, v: Keys, *, group: dist.ProcessGroup, causal: bool = False) -> Rows:
     """This rank's rows of softmax(q k^T / sqrt(D)) v over the sequence of all ranks of `group`.
 
     This rank's own keys come first; each launch hides the copy of the next rank's keys and values.
@@ -129,14 +112,13 @@ def ring_attention(
     B, H, H_kv, S, D = check_ring_attention(q, k, v)
     check_head(D, HEAD_DIMS, None)
     ranks, half = group.size(), S // 2
-    if ranks * S > LONGEST:
+    if ranks * S > 2**30:  # places are 32-bit integers
         raise NotImplementedError(f"ring_attention: the ranks have at most 2^30 rows in all; got {ranks} times {S}")
     out = empty_output(q.shape, q.dtype, q.device)
     if q.numel() == 0:
         return finished_output(out, q.dtype)
     acc = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
-
     tile = tile_of(q.dtype, D)
 
     def add(rank: int, keys: Tensor, values: Tensor) -> None:

@@ -47,10 +47,9 @@ def paged_attention(
         )
     out = q.new_empty(q.shape)
     if out.numel() > 0:
-        scales = (q, q) if scale_k is None else (scale_k, scale_v)  # q is not read
         build.launch(
             "paged_attention/paged_attention", "paged_attention", q.device,
-            q, k_pages, v_pages, table, lengths, *scales, out, scale_k is not None, B, S_q, H, H_kv, page, D,
+            q, k_pages, v_pages, table, lengths, scale_k, scale_v, out, B, S_q, H, H_kv, page, D,
             *q.stride(), *k_pages.stride(), *v_pages.stride(), *table.stride(), *lengths.stride(),
             1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
         )  # fmt: skip

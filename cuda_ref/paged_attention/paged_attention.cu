@@ -11,105 +11,72 @@
 // decode.cu reads a key once for all queries, and divides the keys among blocks.
 //
 // Source: W. Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
-#include "common/float8.cuh"
-#include "common/rows.cuh"
+#include "attention/lanes.cuh"
 
-struct Float8 {
-    uint8_t bits;
-};
+constexpr int LANES = 32;   // lanes per query: a warp
+constexpr int QUERIES = 4;  // queries per block
 
-__device__ __forceinline__ float to_float(Float8 x) { return float8_to_float(x.bits); }
-
-constexpr int QUERIES = 4;  // queries per block, one per warp
-
-struct Cache {  // strides in elements
-    int64_t page, slot, head, column;
-};
-
+template <typename T, typename S>  // S: type of keys and values
 struct Problem {
     int64_t queries, H, H_kv, S_q, D, page;  // queries: number over all heads and sequences
-    int64_t q_batch, q_row, q_head, q_column, table_batch, table_page, lengths;
-    Cache k, v;
-    float scale_log2;  // sm_scale * log2(e)
+    Rows<T> q;                               // row: of a sequence
+    Rows<S> k, v;                            // batch: of a page, row: of a slot
+    const int *table, *lengths;
+    int64_t table_batch, table_page, length_batch;  // strides in elements
+    const float *scale_k, *scale_v;                 // of float8 keys and values
+    float scale_log2;                               // sm_scale * log2(e)
+    T* out;
 };
 
-// COLUMNS: columns of a lane; D is at most WARP * COLUMNS. S: type of keys and values; the scales are read for Float8.
+// COLUMNS: columns of a lane; D is at most LANES * COLUMNS.
 template <typename T, typename S, int COLUMNS>
-__global__ void __launch_bounds__(WARP* QUERIES)
-    paged_attention_naive(const T* q, const S* k, const S* v, const int* table, const int* lengths,
-                          const float* scale_k, const float* scale_v, T* out, const Problem x) {
+__global__ void __launch_bounds__(LANES* QUERIES) paged_attention_naive(const Problem<T, S> x) {
     const int64_t query = int64_t(blockIdx.x) * QUERIES + threadIdx.y;
-    if (query >= x.queries) return;  // true for all lanes of the warp
+    if (query >= x.queries) return;
     const int64_t h = query % x.H, i = query / x.H % x.S_q, b = query / x.H / x.S_q, h_kv = h / (x.H / x.H_kv);
-    q += b * x.q_batch + i * x.q_row + h * x.q_head;
-    k += h_kv * x.k.head;
-    v += h_kv * x.v.head;
-    table += b * x.table_batch;
-    out += query * x.D;
-    constexpr bool SCALED = std::is_same_v<S, Float8>;
-    const float scale_log2 = SCALED ? x.scale_log2 * scale_k[0] : x.scale_log2;
-    const int64_t visible = i + 1 + lengths[b * x.lengths] - x.S_q;  // the query sees the keys before it
-
-    float q_row[COLUMNS], acc[COLUMNS] = {}, m = -INFINITY, l = 0.0f;
-#pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-        const int d = c * WARP + threadIdx.x;
-        q_row[c] = d < x.D ? to_float(q[d * x.q_column]) : 0.0f;
-    }
-    for (int64_t j = 0; j < visible; ++j) {
-        const int64_t page = table[j / x.page * x.table_page], slot = j % x.page;
-        const S* const k_row = k + page * x.k.page + slot * x.k.slot;
-        const S* const v_row = v + page * x.v.page + slot * x.v.slot;
-        float product = 0.0f;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-            const int d = c * WARP + threadIdx.x;
-            if (d < x.D) product = fmaf(q_row[c], to_float(k_row[d * x.k.column]), product);
-        }
-        const float score = over_warp(product, Addition()) * scale_log2, m_new = fmaxf(m, score);
+    const int64_t end = i + 1 + x.lengths[b * x.length_batch] - x.S_q;  // the query sees the keys before it
+    const float scale_log2 = x.scale_log2 * scale_of(x.scale_k);
+    Row<LANES, COLUMNS> q, acc;
+    q.load(x.q.at(b, h, i), x.q.column, x.D);
+    float m = -INFINITY, l = 0.0f;
+    for (int64_t j = 0; j < end; ++j) {
+        const int64_t page = x.table[b * x.table_batch + j / x.page * x.table_page], slot = j % x.page;
+        const float score = q.dot(x.k.at(page, h_kv, slot), x.k.column, x.D) * scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
         l = fmaf(l, alpha, p);
-#pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-            const int d = c * WARP + threadIdx.x;
-            if (d < x.D) acc[c] = fmaf(p, to_float(v_row[d * x.v.column]), acc[c] * alpha);
-        }
+        acc.add(p, x.v.at(page, h_kv, slot), x.v.column, x.D, alpha);
     }
-#pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-        const int d = c * WARP + threadIdx.x;
-        // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
-        if (d < x.D) out[d] = from_float<T>(visible > 0 ? acc[c] / l * (SCALED ? scale_v[0] : 1.0f) : 0.0f);
-    }
+    // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
+    acc.store(x.out + query * x.D, end > 0 ? scale_of(x.scale_v) / l : 0.0f, x.D);
 }
 
-// float8: keys and values are float8. Otherwise the scales are not read.
-extern "C" int paged_attention(const void* q, const void* k, const void* v, const void* table, const void* lengths,
-                               const void* scale_k, const void* scale_v, void* out, int64_t float8, int64_t B, int64_t S_q, int64_t H, int64_t H_kv, int64_t page, int64_t D,
-                               int64_t q_batch, int64_t q_row, int64_t q_head, int64_t q_column, int64_t k_page,
-                               int64_t k_slot, int64_t k_head, int64_t k_column, int64_t v_page, int64_t v_slot,
-                               int64_t v_head, int64_t v_column, int64_t table_batch, int64_t table_page,
-                               int64_t stride_lengths, double sm_scale, int64_t dtype, cudaStream_t stream,
-                               LaunchRecord* record) {
-    const Problem x = {B * S_q * H, H, H_kv, S_q, D, page, q_batch, q_row, q_head, q_column, table_batch, table_page,
-                       stride_lengths, {k_page, k_slot, k_head, k_column}, {v_page, v_slot, v_head, v_column},
-                       float(sm_scale * 1.4426950408889634)};
-    const dim3 grid(unsigned(ceil_div<int64_t>(x.queries, QUERIES))), block(WARP, QUERIES);
+// Keys and values with scales are float8; without scales they have the type of q.
+extern "C" int paged_attention(const void* q, const void* k, const void* v, const int* table, const int* lengths,
+                               const float* scale_k, const float* scale_v, void* out, int64_t B, int64_t S_q, int64_t H,
+                               int64_t H_kv, int64_t page, int64_t D, int64_t q_batch, int64_t q_row, int64_t q_head,
+                               int64_t q_column, int64_t k_page, int64_t k_slot, int64_t k_head, int64_t k_column,
+                               int64_t v_page, int64_t v_slot, int64_t v_head, int64_t v_column, int64_t table_batch,
+                               int64_t table_page, int64_t length_batch, double sm_scale, int64_t dtype,
+                               cudaStream_t stream, LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(B * S_q * H, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
-        using T = decltype(zero);
         const auto launch = [&](auto stored) {
+            using T = decltype(zero);
             using S = decltype(stored);
-            const auto kernel = D <= 64    ? paged_attention_naive<T, S, 64 / WARP>
-                                : D <= 128 ? paged_attention_naive<T, S, 128 / WARP>
-                                           : paged_attention_naive<T, S, 256 / WARP>;
-            kernel<<<grid, block, 0, stream>>>(
-                static_cast<const T*>(q), static_cast<const S*>(k), static_cast<const S*>(v),
-                static_cast<const int*>(table), static_cast<const int*>(lengths), static_cast<const float*>(scale_k),
-                static_cast<const float*>(scale_v), static_cast<T*>(out), x);
+            const Problem<T, S> x = {B * S_q * H, H, H_kv, S_q, D, page,
+                                     {static_cast<const T*>(q), q_batch, q_head, q_row, q_column},
+                                     {static_cast<const S*>(k), k_page, k_head, k_slot, k_column},
+                                     {static_cast<const S*>(v), v_page, v_head, v_slot, v_column},
+                                     table, lengths, table_batch, table_page, length_batch, scale_k, scale_v,
+                                     float(sm_scale * 1.4426950408889634), static_cast<T*>(out)};
+            const auto kernel = D <= 64    ? paged_attention_naive<T, S, 64 / LANES>
+                                : D <= 128 ? paged_attention_naive<T, S, 128 / LANES>
+                                           : paged_attention_naive<T, S, 256 / LANES>;
+            kernel<<<grid, block, 0, stream>>>(x);
         };
-        float8 ? launch(Float8{}) : launch(zero);
+        scale_k == nullptr ? launch(zero) : launch(Float8{});
     });
 }

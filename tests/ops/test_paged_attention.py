@@ -86,3 +86,11 @@ def test_entries_beyond_the_pages_of_a_sequence_are_not_read(line, device: str) 
     spoiled = torch.where(used, table, 2**30)
     found = line(*(x.to(device) for x in (q, k_pages, v_pages, spoiled, lengths)))
     assert judge_output(OP, case, found.cpu()).agrees
+
+
+def test_triton_computes_more_queries_of_a_key_head_than_a_tile_holds(device: str) -> None:
+    case = OP.case((1, 4, 2, 70, 90, 64, 16), "float32", lengths="ragged", inputs="unused_nan")
+    inputs = OP.make_inputs(case, 0, CPU)
+    assert judge_output(OP, case, triton(*(x.to(device) for x in inputs)).cpu()).agrees
+    with pytest.raises(NotImplementedError, match="at most 128"):
+        triton_parts(*(x.to(device) for x in inputs))

@@ -61,6 +61,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["int4_matmul bfloat16 4096x4096x4096 first", "int4_matmul float16 16x4096x4096 zeros first"],
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
         *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
+        "linear_cross_entropy bfloat16 4096x32000x1024",
     ],
     "grouped": [
         *["grouped_matmul bfloat16 nn 32768x8x4096x14336 first", "grouped_matmul float32 nn 4096x8x1024x2048 first"],

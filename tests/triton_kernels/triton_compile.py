@@ -4,8 +4,7 @@
 
 ARCH: compute capability, 80 or 90. LAUNCH: "KERNEL DTYPE ...", as `launches` reads it. Every configuration of a launch
 is compiled, or, if it ends with " first", the first of each autotuner; none runs. Prints a JSON list with one record
-per cubin: launch, kernel, shared (bytes), instructions (opcode -> count), spills (most accesses to local memory in one
-loop).
+per cubin: launch, kernel, shared (bytes), instructions (opcode -> count), spills (local accesses in one loop, at most).
 
 Run in a process of its own without TRITON_INTERPRET: it replaces Triton's driver and torch's allocations.
 """
@@ -46,11 +45,11 @@ def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
-    "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "silu_mul[_grad] DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE MxNxk";
-    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT
-    SIZE|MxNxK [PRECISION of float8]"; "attention[_VARIANT] DTYPE D [causal [window]] [decode]"; "attention_gluon DTYPE
-    D [causal] [long|few]"; "attention_grad[_VARIANT] DTYPE D [causal [window]]"; "paged_attention[_parts] DTYPE D";
+    "vector_add DTYPE|huge"; "matrix_add[_VARIANT] DTYPE|tall"; "sigmoid[_VARIANT] DTYPE|permuted"; "silu_mul[_grad]
+    DTYPE MxN"; "rope DTYPE BxSxHxH_kvxD"; "top_k[_bitonic] DTYPE MxNxk";
+    "softmax|[add_]rms_norm|layer_norm|sum|cross_entropy[_VARIANT] DTYPE MxN"; "linear_cross_entropy DTYPE TxVxH";
+    "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention_gluon DTYPE D [causal]
+    [long|few]"; "attention[_VARIANT|_grad] DTYPE D [causal [window]] [decode]"; "paged_attention[_parts] DTYPE D";
     "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK"; "[grouped_]block_scaled_matmul[_VARIANT] float8_e4m3fn
     MxNxK|TxExKxN"; "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH";
     "grouped_matmul[_VARIANT|_grad] DTYPE LAYOUT TxExKxN"; "int4_matmul[_VARIANT] DTYPE MxNxK [zeros]".
@@ -120,8 +119,9 @@ def quantize(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: 
 
 
 def losses(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
-    T, V = map(int, rest[0].split("x"))
-    yield partial(function, empty(T, V, dtype=dtype), empty(T, dtype=torch.int64))
+    T, V, *H = map(int, rest[0].split("x"))
+    logits = [empty(n, *H or (V,), dtype=dtype) for n in ((T, V) if H else (T,))]
+    yield partial(function, *logits, empty(T, dtype=torch.int64))
 
 
 def top_k(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
@@ -241,6 +241,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "layer_norm": rows,
     "cumsum": rows,
     "cross_entropy": losses,
+    "linear_cross_entropy": losses,
     "sum": sums,
     "quantize": quantize,
     "top_k": top_k,
@@ -382,8 +383,7 @@ def compile_launches(arch: int, names: list[str]) -> list[dict[str, Any]]:
 
     driver = pretend_gpu(arch)
     for name in names:
-        first = len(driver.records)
-        driver.first_only = name.endswith(" first")
+        first, driver.first_only = len(driver.records), name.endswith(" first")
         for call in launches(name.removesuffix(" first")):
             driver.tuned = 0
             torch.empty = empty_on_gpu  # type: ignore[assignment]

@@ -65,3 +65,9 @@ def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None, opera
         raise NotImplementedError(f"{operation}: D must be one of {head_dims}; got {D}")
     if sm_scale is not None and sm_scale < 0:
         raise NotImplementedError(f"{operation}: sm_scale must not be negative; got {sm_scale}")
+
+
+def check_positions(operation: str, S_q: int, S_k: int) -> None:
+    """Raises NotImplementedError for more than 2^30 queries or keys, whose positions kernels count in 32 bits."""
+    if max(S_q, S_k) > 2**30:
+        raise NotImplementedError(f"{operation}: S_q and S_k must be at most 2^30; got {S_q} and {S_k}")

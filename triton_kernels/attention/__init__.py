@@ -8,18 +8,28 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_head
+from triton_kernels._runtime.arguments import check_head, check_positions
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention, check_window
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention._rows import (
+    LOG2_E,
+    LOWEST,
+    attend_key_by_key,
+    has_nan,
+    is_seen,
+    key_range,
+    last_keys,
+    load_rows,
+)
 
 DETERMINISTIC = True
 OPTIONS_BEYOND = ("window",)
 HEAD_DIMS = (16, 32, 64, 128, 256)
-LONGEST = 2**30  # most queries or keys: positions are 32-bit integers
-LOG2_E = 1.4426950408889634
-LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+Queries = Float[Tensor, "B H S_q D"]
+Keys = Float[Tensor, "B H_kv S_k D"]
 
 
 @triton.jit
@@ -34,29 +44,19 @@ def attention_kernel(
     start_m = tl.program_id(0) % tiles * BLOCK_M
     head = (tl.program_id(0) // tiles).to(tl.int64)
     b, h = head // H, head % H
-    offs_m = start_m + tl.arange(0, BLOCK_M)
-    offs_d = tl.arange(0, D).to(tl.int64)
-    rows = offs_m[:, None].to(tl.int64)
-    q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
-    q = dot_operand(tl.load(q_ptrs, mask=rows < S_q, other=0.0))  # [BLOCK_M, D]
-    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
-    v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
-
-    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # last key that each query sees
-    first, end = 0, S_k
-    if CAUSAL:
-        last_key = tl.minimum(offs_m + (S_k - S_q), S_k - 1)
-        end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k)
-    if WINDOW > 0:  # keys before the window of the first query are not read
-        first = tl.maximum(start_m + (S_k - S_q) - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
+    rows = start_m + tl.arange(0, BLOCK_M)
+    q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S_q, stride_qm, stride_qd, D)  # [BLOCK_M, D]
+    k_ptr += b * stride_kb + h // G * stride_kh
+    v_ptr += b * stride_vb + h // G * stride_vh
+    last_key = last_keys(rows, S_q, S_k, CAUSAL)
+    first, end = key_range(start_m, S_q, S_k, CAUSAL, WINDOW, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
     l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
     acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
     for start_n in range(first, end, BLOCK_N):
         keys = start_n + tl.arange(0, BLOCK_N)
-        inside, at = keys[:, None] < S_k, keys[:, None].to(tl.int64)
-        k = dot_operand(tl.load(k_row[None, :] + at * stride_kn, mask=inside, other=0.0))  # [BLOCK_N, D]
-        v = dot_operand(tl.load(v_row[None, :] + at * stride_vn, mask=inside, other=0.0))  # [BLOCK_N, D]
+        k = load_rows(k_ptr, keys, S_k, stride_kn, stride_kd, D)  # [BLOCK_N, D]
+        v = load_rows(v_ptr, keys, S_k, stride_vn, stride_vd, D)  # [BLOCK_N, D]
         scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
         scores = tl.where(is_seen(keys[None, :], last_key[:, None], WINDOW), scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, 1))
@@ -65,48 +65,13 @@ def attention_kernel(
         l_i = l_i * alpha + tl.sum(p, 1)
         acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
         m_i = m_new
-    if CAUSAL and has_nan(acc):
-        acc, l_i = attend_key_by_key(q, k_row, v_row, first, end, last_key, qk_scale, stride_kn, stride_vn, WINDOW)
+    if CAUSAL and has_nan(acc):  # a hidden value may be the cause
+        acc, l_i = attend_key_by_key(
+            q, k_ptr, v_ptr, first, end, last_key, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd, WINDOW
+        )
     out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]  # a query that sees no key gives 0
-    out_ptrs = out_ptr + b * stride_ob + h * stride_oh + rows * stride_om + offs_d[None, :]
-    tl.store(out_ptrs, out, mask=rows < S_q)
-
-
-@triton.jit
-def is_seen(key, last_key, WINDOW: tl.constexpr):
-    """True for the keys that a query sees: up to its last one, and only WINDOW of them if that is not 0."""
-    seen = key <= last_key
-    return seen & (key > last_key - WINDOW) if WINDOW > 0 else seen
-
-
-@triton.jit
-def has_nan(x):
-    """True if any element of a tile is NaN."""
-    return tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
-
-
-@triton.jit
-def attend_key_by_key(q, k_row, v_row, first, end, last_key, qk_scale, stride_kn, stride_vn, WINDOW: tl.constexpr):
-    """acc and l_i of a tile, one key at a time. A key that a query does not see is left out instead of weighted by 0.
-
-    In a product of tiles, 0 times the NaN or infinity of a hidden value is NaN.
-    """
-    m_i = tl.full((q.shape[0],), LOWEST, tl.float32)
-    l_i = tl.zeros((q.shape[0],), tl.float32)
-    acc = tl.zeros(q.shape, tl.float32)
-    for key in tl.range(first, end, num_stages=1):
-        at = tl.cast(key, tl.int64)
-        k = tl.load(k_row + at * stride_kn).to(tl.float32)  # [D]
-        v = tl.load(v_row + at * stride_vn).to(tl.float32)  # [D]
-        seen = is_seen(key, last_key, WINDOW)
-        scores = tl.where(seen, tl.sum(q.to(tl.float32) * k[None, :], 1) * qk_scale, float("-inf"))  # [BLOCK_M]
-        m_new = tl.maximum(m_i, scores)
-        p = tl.exp2(scores - m_new)
-        alpha = tl.exp2(m_i - m_new)
-        l_i = l_i * alpha + p
-        acc = acc * alpha[:, None] + tl.where(seen[:, None], p[:, None] * v[None, :], 0.0)
-        m_i = m_new
-    return acc, l_i
+    out_ptrs = out_ptr + b * stride_ob + h * stride_oh + rows[:, None].to(tl.int64) * stride_om
+    tl.store(out_ptrs + tl.arange(0, D)[None, :], out, mask=rows[:, None] < S_q)
 
 
 def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -115,7 +80,6 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> trit
 
 LARGE = [_config(128, 64, 8, 2), _config(64, 64, 4, 3), _config(128, 128, 8, 2)]
 SMALL = [_config(64, 32, 8, 2), _config(32, 32, 8, 2), _config(16, 32, 4, 2)]
-CONFIGS = LARGE + SMALL
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
@@ -123,33 +87,23 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> 
     return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
 
 
-if INTERPRET:  # one tile that numpy multiplies fast
-    TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
-else:
-    TILE = {}
-    attention_kernel = autotune(CONFIGS, ["H", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"], short_list)(
-        attention_kernel
-    )
+KEY = ["H", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
+TILE = {"BLOCK_M": 128, "BLOCK_N": 128} if INTERPRET else {}  # in the interpreter a tile that numpy multiplies fast
+if not INTERPRET:
+    attention_kernel = autotune(LARGE + SMALL, KEY, short_list)(attention_kernel)
 
 
 @kept
 def attention(
-    q: Float[Tensor, "B H S_q D"],
-    k: Float[Tensor, "B H_kv S_k D"],
-    v: Float[Tensor, "B H_kv S_k D"],
-    *,
-    causal: bool = False,
-    sm_scale: float | None = None,
-    window: int | None = None,
-) -> Float[Tensor, "B H S_q D"]:
+    q: Queries, k: Keys, v: Keys, *, causal: bool = False, sm_scale: float | None = None, window: int | None = None
+) -> Queries:
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros, one whose keys all score minus
-    infinity gives NaN. NaN and infinities of hidden keys and values do not reach the result: a tile with a NaN is
-    computed again, far more slowly.
-    Window: query i sees only that many keys, up to its own; tiles of keys before the first window are not read.
+    Causal: query i sees keys up to i + S_k - S_q; with `window` only that many of them. A query that sees no key gives
+    zeros, one whose keys all score minus infinity NaN. NaN and infinities of hidden keys and values do not reach the
+    result: a tile with a NaN is computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
     Tail: loads beyond the last row give 0, and scores beyond the last key are minus infinity.
@@ -159,20 +113,16 @@ def attention(
     """
     check_attention(q, k, v)
     near = check_window("attention", window, causal, k.shape[2])
-    check_limits(q, k, sm_scale)
     out = empty_output(q.shape, q.dtype, q.device)
     attend(q, k, v, out, causal, sm_scale, near)
     return finished_output(out, q.dtype)
 
 
-def attend(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None, window: int = 0
-) -> None:  # fmt: skip
-    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows.
-
-    window: 0 for none.
-    """
+def attend(q: Queries, k: Keys, v: Keys, out: Queries, causal: bool, sm_scale: float | None, window: int = 0) -> None:
+    """Writes the result of `attention` to `out`, with any strides and contiguous rows. window: 0 for none."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    check_head(D, HEAD_DIMS, sm_scale)
+    check_positions("attention", S_q, S_k)
     if q.numel() == 0:
         return
     qk_scale = (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E  # the kernel's exponentials are powers of 2
@@ -182,10 +132,3 @@ def attend(
             q, k, v, out, H, H // H_kv, S_q, S_k, qk_scale,
             *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3], CAUSAL=causal, WINDOW=window, D=D, **TILE,
         )  # fmt: skip
-
-
-def check_limits(q: Tensor, k: Tensor, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for cases that the kernel does not cover."""
-    check_head(q.shape[3], HEAD_DIMS, sm_scale)
-    if max(q.shape[2], k.shape[2]) > LONGEST:
-        raise NotImplementedError(f"attention: S_q and S_k must be at most 2^30; got {q.shape[2]} and {k.shape[2]}")

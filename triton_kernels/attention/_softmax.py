@@ -6,7 +6,8 @@ from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
-from triton_kernels.attention import HEAD_DIMS, LOWEST, is_seen
+from triton_kernels.attention import HEAD_DIMS
+from triton_kernels.attention._rows import LOWEST, add_key, is_seen
 
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 COLUMNS = tl.constexpr(8)  # partial sums of a row: thread t of 4 holds columns 2t and 2t + 1 of every 8
@@ -192,19 +193,6 @@ def online_softmax_tma(
         v = dot_operand(v_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
         acc = tl.dot(p.to(v.dtype), v, acc)  # [BLOCK_M, D]
     return acc, l_i, m_i
-
-
-@triton.jit
-def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
-    """Adds one key in float32, for the rows where `seen`, to acc, l_i, m_i of `online_softmax`. q is in float32."""
-    qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
-    qk = tl.where(seen, qk, float("-inf"))
-    m_new = tl.maximum(m_i, qk)
-    p = tl.exp2(qk - m_new)
-    alpha = tl.exp2(m_i - m_new)
-    l_i = l_i * alpha + p
-    pv = p[:, None] * tl.load(v_ptrs).to(tl.float32)[None, :]
-    return acc * alpha[:, None] + tl.where(seen[:, None], pv, 0.0), l_i, m_new
 
 
 @triton.jit

@@ -14,7 +14,7 @@ from triton_kernels._common.tma import describe, tma_rows
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOWEST
+from triton_kernels.attention._rows import LOWEST
 from triton_kernels.attention._softmax import (
     check_limits,
     head_group,

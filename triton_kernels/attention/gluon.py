@@ -20,7 +20,6 @@ from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._configs_gluon import configuration, heads_together
 from triton_kernels.attention._gluon_rows import (
     OUT_COLUMNS,
@@ -33,6 +32,7 @@ from triton_kernels.attention._gluon_rows import (
     weigh,
 )
 from triton_kernels.attention._gluon_tiles import tile_count, tile_number, tile_of, tile_table
+from triton_kernels.attention._rows import LOG2_E
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"

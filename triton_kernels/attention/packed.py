@@ -15,8 +15,8 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E, LOWEST
 from triton_kernels.attention._configs_packed import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
+from triton_kernels.attention._rows import LOG2_E, LOWEST
 from triton_kernels.attention._softmax import (
     COLUMNS,
     check_limits,

@@ -16,8 +16,8 @@ from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E, LOWEST
-from triton_kernels.attention._softmax import add_key, check_limits, online_softmax
+from triton_kernels.attention._rows import LOG2_E, LOWEST, add_key
+from triton_kernels.attention._softmax import check_limits, online_softmax
 
 DETERMINISTIC = True
 MOST_QUERIES = 16

@@ -17,7 +17,7 @@ from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
-from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._rows import LOG2_E, LOWEST
 from triton_kernels.attention._softmax import check_limits, head_and_rank, head_group, weigh
 
 DETERMINISTIC = True

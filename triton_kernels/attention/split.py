@@ -14,7 +14,8 @@ from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import HEAD_DIMS, LOG2_E, LOWEST
+from triton_kernels.attention import HEAD_DIMS
+from triton_kernels.attention._rows import LOG2_E, LOWEST
 from triton_kernels.attention._softmax import recompute_by_key, row_pointers, tile_of, visible_keys
 from triton_kernels.matmul.split import INFINITY, power_of_two, round_to_bfloat16
 

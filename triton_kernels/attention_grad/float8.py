@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.codes import check_float8
-from triton_kernels._runtime.arguments import check_head
+from triton_kernels._runtime.arguments import check_head, check_positions
 from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LONGEST, LOWEST
+from triton_kernels.attention import Keys, Queries
+from triton_kernels.attention._rows import LOWEST, is_seen, last_keys, load_scale
 from triton_kernels.attention.float8 import LOG2_E, transpose_kernel
-from triton_kernels.attention_grad import Keys, Queries, times, visible
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -60,7 +60,7 @@ def float8_statistics_kernel(
     do = load_tile(do_ptr + b * stride_ob + h * stride_oh, rows, offs_d, S_q, stride_om, False)
     k_ptr += b * stride_kb + h // G * stride_kh
     v_ptr += b * stride_vb + h // G * stride_vh
-    qk_scale = times(sm_scale * LOG2_E, scale_q_ptr, scale_k_ptr)
+    qk_scale = sm_scale * LOG2_E * load_scale(scale_q_ptr) * load_scale(scale_k_ptr)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     weighted = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i) dp
@@ -72,7 +72,8 @@ def float8_statistics_kernel(
         v = load_tile(v_ptr, keys, offs_d, S_k, stride_vn, False)
         scores = tl.dot(q, k.T) * qk_scale  # [BLOCK_M, BLOCK_N]
         if MASKED:
-            scores = tl.where(visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL, 0), scores, float("-inf"))
+            seen = is_seen(keys[None, :], last_keys(rows, S_q, S_k, CAUSAL)[:, None], 0)
+            scores = tl.where(seen, scores, float("-inf"))
         dp = tl.dot(do, v.T)
         m_new = tl.maximum(m_i, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
@@ -111,7 +112,7 @@ def float8_dk_dv_kernel(
     offs_d = tl.arange(0, D)
     k = load_tile(k_ptr + b * stride_kb + h_kv * stride_kh, keys, offs_d, S_k, stride_kn, False)
     v = load_tile(v_ptr + b * stride_vb + h_kv * stride_vh, keys, offs_d, S_k, stride_vn, False)
-    qk_scale = times(sm_scale * LOG2_E, scale_q_ptr, scale_k_ptr)
+    qk_scale = sm_scale * LOG2_E * load_scale(scale_q_ptr) * load_scale(scale_k_ptr)
     dk = tl.zeros((BLOCK_N, D), tl.float32)
     dv = tl.zeros((BLOCK_N, D), tl.float32)
     first = tl.maximum(start_n - (S_k - S_q), 0) // BLOCK_M * BLOCK_M if CAUSAL else 0
@@ -127,7 +128,8 @@ def float8_dk_dv_kernel(
             q = load_tile(q_ptr + b * stride_qb + h * stride_qh, rows, offs_d, S_q, stride_qm, False)
             p = tl.exp2(tl.dot(k, q.T) * qk_scale - lse[None, :])  # [BLOCK_N, BLOCK_M]
             if MASKED:
-                p = tl.where(visible(rows[None, :], keys[:, None], S_q, S_k, CAUSAL, 0), p, 0.0)
+                seen = is_seen(keys[:, None], last_keys(rows, S_q, S_k, CAUSAL)[None, :], 0) & inside[None, :]
+                p = tl.where(seen, p, 0.0)
             do = load_tile(do_ptr + b * stride_ob + h * stride_oh, rows, offs_d, S_q, stride_om, False)
             ds = p * (tl.dot(v, do.T) - delta[None, :])
             do_t = load_tile(dot_ptr + query_head * D * pitch, offs_d, rows, S_q, pitch, True)  # [D, BLOCK_M]
@@ -170,7 +172,7 @@ def float8_dq_kernel(
     k_ptr += b * stride_kb + h // G * stride_kh
     v_ptr += b * stride_vb + h // G * stride_vh
     kt_ptr += (b * (H // G) + h // G) * D * pitch
-    qk_scale = times(sm_scale * LOG2_E, scale_q_ptr, scale_k_ptr)
+    qk_scale = sm_scale * LOG2_E * load_scale(scale_q_ptr) * load_scale(scale_k_ptr)
     dq = tl.zeros((BLOCK_M, D), tl.float32)
     end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k) if CAUSAL else S_k
     for start_n in range(0, end, BLOCK_N):
@@ -179,7 +181,7 @@ def float8_dq_kernel(
         v = load_tile(v_ptr, keys, offs_d, S_k, stride_vn, False)
         p = tl.exp2(tl.dot(q, k.T) * qk_scale - lse[:, None])  # [BLOCK_M, BLOCK_N]
         if MASKED:
-            p = tl.where(visible(rows[:, None], keys[None, :], S_q, S_k, CAUSAL, 0), p, 0.0)
+            p = tl.where(is_seen(keys[None, :], last_keys(rows, S_q, S_k, CAUSAL)[:, None], 0), p, 0.0)
         ds = p * (tl.dot(do, v.T) - delta[:, None])
         k_t = load_tile(kt_ptr, offs_d, keys, S_k, pitch, True)  # [D, BLOCK_N]
         dq = tl.dot((ds * factor[:, None]).to(k_t.dtype), k_t.T, dq)
@@ -224,8 +226,7 @@ def attention_grad(
         raise NotImplementedError(f"attention_grad: needs float8_e4m3fn; got {q.dtype}")
     check_float8("attention_grad", q)
     check_head(D, HEAD_DIMS, sm_scale, "attention_grad")
-    if max(S_q, S_k) > LONGEST:
-        raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {S_q}, {S_k}")
+    check_positions("attention_grad", S_q, S_k)
     if q.numel() == 0 or k.numel() == 0:
         dq, dk, dv = (torch.zeros(x.shape, dtype=torch.bfloat16, device=x.device) for x in (q, k, v))
         return dq, dk, dv

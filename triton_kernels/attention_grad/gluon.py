@@ -16,8 +16,8 @@ from triton_kernels._common.tma import descriptor, tma_rows
 from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._gluon_rows import OUT_COLUMNS, ROWS, hide, store
+from triton_kernels.attention._rows import LOG2_E
 from triton_kernels.attention._softmax import GROUP_BYTES, head_and_rank
 from triton_kernels.attention.gluon import DTYPES, statistics, tma_load
 

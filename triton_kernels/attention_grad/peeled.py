@@ -15,7 +15,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._rows import LOG2_E, LOWEST
 from triton_kernels.attention._softmax import GROUP_BYTES, head_and_rank, online_softmax
 from triton_kernels.attention_grad import HEAD_DIMS, Keys, Queries
 from triton_kernels.attention_grad._configs_peeled import CONFIGS, short_list, tuning_space  # noqa: F401

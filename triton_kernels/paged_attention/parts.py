@@ -1,6 +1,7 @@
 """Attention over a cache in pages, in Triton: adds a division of the keys among programs (split-K) to the plain kernel.
 
-A second kernel adds the parts.
+A second kernel adds the parts. Codes of float8 become bfloat16 without the slow cast. One tile has all queries of a key
+head.
 """
 
 import torch
@@ -9,15 +10,30 @@ import triton.language as tl
 from jaxtyping import Float, Int32
 from torch import Tensor
 
+from triton_kernels._common.codes import check_float8
+from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.caches import check_paged_attention
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LOWEST
+from triton_kernels.attention import HEAD_DIMS
+from triton_kernels.attention._rows import LOG2_E, LOWEST, load_scale
 from triton_kernels.attention.parts import BLOCK_BYTES, OPTIONS, PARTS_TOGETHER, parts_of
-from triton_kernels.paged_attention import block_of, check_limits, key_operand, scale_log2, scales_or
 
 DETERMINISTIC = True
+MOST_ROWS = 128
+"""Most rows of a program: queries of all query heads of one key head."""
+
+
+@triton.jit
+def key_operand(ptrs, held, dtype: tl.constexpr):
+    """Keys or values as an operand of a product with q. Numbers of float8 are exact in the type of q."""
+    x = tl.load(ptrs, mask=held[:, None], other=0.0)
+    if dtype == tl.bfloat16 and x.dtype == tl.float8e4nv and not INTERPRET:
+        # The cast to bfloat16 rounds by an instruction of a quarter of the rate; cutting off the zeros does not.
+        bits = x.to(tl.float16).to(tl.float32).to(tl.int32, bitcast=True)
+        return (bits >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+    return dot_operand(x.to(dtype))
 
 
 @triton.jit(do_not_specialize=["PART", "PARTS"])
@@ -26,7 +42,7 @@ def paged_parts_kernel(
     H_kv, S_q, G, page, PART, PARTS, qk_scale,
     stride_qb, stride_qs, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
     stride_vp, stride_vs, stride_vh, stride_vd, stride_tb, stride_tp, stride_l,
-    SCALED: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program adds PART keys of one sequence and key head, and stores acc, m_i and l_i.
 
@@ -47,8 +63,7 @@ def paged_parts_kernel(
     v_row = v_ptr + h_kv * stride_vh + offs_d * stride_vd
     table_ptr += b * stride_tb
     last_key = queries + (length - S_q)  # the last key that each query sees
-    if SCALED:
-        qk_scale *= tl.load(scale_k_ptr)
+    qk_scale *= load_scale(scale_k_ptr)
 
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
@@ -70,8 +85,7 @@ def paged_parts_kernel(
         l_i = l_i * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
         m_i = m_new
-    if SCALED:
-        acc *= tl.load(scale_v_ptr)
+    acc *= load_scale(scale_v_ptr)
     at = ((b * S_q + queries) * (H_kv * G) + heads) * PARTS + part
     tl.store(sums_ptr + at[:, None] * D + offs_d[None, :], acc, mask=inside[:, None])
     tl.store(statistics_ptr + at * 2, m_i, mask=inside)
@@ -123,14 +137,19 @@ def paged_attention(
 ) -> Float[Tensor, "B S_q H D"]:
     """o[b, i, h] = sum over j <= i + lengths[b] - S_q of softmax_j(sm_scale q[b, i, h] . k[b, j, h_kv]) v[b, j, h_kv].
 
-    Contract, dtypes, tail and errors: those of the plain kernel.
+    Contract, dtypes and tail: those of the plain kernel. Errors: those too, and NotImplementedError for more than 128
+    queries of one key head (S_q H / H_kv).
     The number of parts follows from the length of the table, not from the lengths, which are on the device: programs of
     parts beyond a sequence's length store zeros.
     Memory: D + 2 float32 numbers for each row and part.
     Source: Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023).
     """
     B, S_q, H, H_kv, page, D = check_paged_attention(q, k_pages, v_pages, table, lengths, scale_k, scale_v)
-    check_limits(q, H_kv, sm_scale, scaled=scale_k is not None)
+    check_head(D, HEAD_DIMS, sm_scale, "paged_attention")
+    if scale_k is not None:
+        check_float8("paged_attention", q)
+    if q.numel() > 0 and S_q * (H // H_kv) > MOST_ROWS:
+        raise NotImplementedError(f"paged_attention: S_q * H / H_kv must be at most {MOST_ROWS}; got {q.shape}")
     out = empty_output(q.shape, q.dtype, q.device)
     if q.numel() == 0:
         return finished_output(out, q.dtype)
@@ -140,10 +159,10 @@ def paged_attention(
         statistics = torch.empty((B * S_q * H, parts, 2), dtype=torch.float32, device=q.device)
         launch(
             paged_parts_kernel, (B * H_kv * parts,),
-            q, k_pages, v_pages, table, lengths, *scales_or(q, scale_k, scale_v), sums, statistics,
-            H_kv, S_q, H // H_kv, page, part, parts, scale_log2(D, sm_scale),
+            q, k_pages, v_pages, table, lengths, scale_k, scale_v, sums, statistics,
+            H_kv, S_q, H // H_kv, page, part, parts, (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E,
             *q.stride(), *k_pages.stride(), *v_pages.stride(), *table.stride(), *lengths.stride(),
-            SCALED=scale_k is not None, D=D, BLOCK_M=block_of(S_q * (H // H_kv)), BLOCK_N=BLOCK_N, **OPTIONS,
+            D=D, BLOCK_M=block_of(S_q * (H // H_kv)), BLOCK_N=BLOCK_N, **OPTIONS,
         )  # fmt: skip
         launch(
             add_paged_parts_kernel, (B * S_q * H,),
@@ -169,6 +188,11 @@ def config(
     BLOCK_N, parts, _ = division(q, k_pages, table)
     BLOCK_M = block_of(q.shape[1] * (q.shape[2] // k_pages.shape[2]))
     return f"paged_parts {BLOCK_M}x{BLOCK_N} count={parts}; add_paged_parts"
+
+
+def block_of(rows: int) -> int:
+    """Rows of a tile that holds all `rows`; tensor cores take 16 at least."""
+    return max(16, triton.next_power_of_2(rows))
 
 
 def division(q: Tensor, k_pages: Tensor, table: Tensor) -> tuple[int, int, int]:
