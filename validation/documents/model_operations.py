@@ -95,8 +95,8 @@ def parts() -> str:
     on_h200 = [*timed_cases(H200)]
     return (
         f"{model_targets.part(timed_cases(H100))}\n### On an H200\n\n"
-        "The columns are those of the first table. These runs are newer, on another host. They were cut: the larger\n"
-        "cases of some operations are missing. The rows of int4_matmul with M = 32 are older than `cuda/few_wgmma`.\n\n"
+        "The columns are those of the first table. These runs are newer, on other hosts, and some operations are\n"
+        "missing.\n\n"
         f"{table(on_h200)}\n{model_targets.part(on_h200)}"
     )
 
