@@ -31,8 +31,8 @@ def adam_step(
     v = beta2 v + (1 - beta2) g^2; param - lr m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps).
 
     Any shape and strides, the same shape for all; the results are row-major. param and grad: float32, float16 or
-    bfloat16; m and v: float32, as is all arithmetic. `torch.optim` with fused=True writes over its inputs, so it has no
-    line here.
+    bfloat16; m and v: float32, as is all arithmetic. `torch.optim` with fused=True writes over its inputs, so no
+    implementation here uses it.
 
     Raises ValueError for other shapes, dtypes and steps.
     """
