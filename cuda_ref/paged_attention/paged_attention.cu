@@ -31,7 +31,7 @@ struct Problem {
 
 // COLUMNS: columns of a lane; D is at most LANES * COLUMNS.
 template <typename T, typename S, int COLUMNS>
-__global__ void __launch_bounds__(LANES* QUERIES) paged_attention_naive(const Problem<T, S> x) {
+__global__ void __launch_bounds__(LANES* QUERIES, 1) paged_attention_naive(const Problem<T, S> x) {
     const int64_t query = int64_t(blockIdx.x) * QUERIES + threadIdx.y;
     if (query >= x.queries) return;
     const int64_t h = query % x.H, i = query / x.H % x.S_q, b = query / x.H / x.S_q, h_kv = h / (x.H / x.H_kv);
