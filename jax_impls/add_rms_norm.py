@@ -20,7 +20,7 @@ Matrix = Float[Array, "M N"]
 def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Array, N], *, eps: float) -> tuple[Matrix, Matrix]:
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
-    x and residual (M, N), weight (N,). y is of the sum in float32.
+    x and residual (M, N), weight (N,). y is computed from the sum in float32.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
     check_norm_pair("add_rms_norm", x, weight, residual=residual)

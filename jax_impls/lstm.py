@@ -28,8 +28,8 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    With w_ih_upper (L - 1, 4H, H) L layers, each on the y of the one before: w_hh (L, 4H, H), bias (L, 4H), h0, c0, h
-    and c (L, B, H); y is that of the last.
+    With w_ih_upper (L - 1, 4H, H) there are L layers, and each takes the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Dtypes: float32, float16 or bfloat16. Sums and c are float32; x w_ih^T, one product for all steps, and h are rounded
     to the inputs' dtype. Raises ValueError for other shapes and dtypes.

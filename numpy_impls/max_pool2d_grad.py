@@ -19,7 +19,7 @@ def max_pool2d_grad(
 ) -> Float[np.ndarray, "N H W C"]:
     """dx[n, h, w, c]: the sum of dy[n, p, q, c] over the windows whose largest pixel is x[n, h, w, c].
 
-    Of several equal pixels the first one of a window counts, row by row. A NaN in x is not specified.
+    If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes: x (N, H, W, C), dy (N, P, Q, C), any strides; window (R, S), with padding at most half of it. Dtypes:
     float32, float16 or bfloat16, the same for both; sums in float32, rounded once.

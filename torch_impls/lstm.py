@@ -26,8 +26,8 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    With w_ih_upper (L - 1, 4H, H) L layers, each on the y of the one before: w_hh (L, 4H, H), bias (L, 4H), h0, c0, h
-    and c (L, B, H); y is that of the last.
+    With w_ih_upper (L - 1, 4H, H) there are L layers, and each takes the y of the one before: w_hh (L, 4H, H),
+    bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Dtypes: float32, float16 or bfloat16. On a GPU each call copies the weights to the layout of cuDNN. On a CPU 16-bit
     dtypes are computed in float32 and rounded once, since PyTorch's own kernels round c in each step.

@@ -22,7 +22,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     Shapes: x and residual (M, N), weight (N,), rows of at least 32 KiB that fit the shared memory of a block (226 KiB
     on an H100); the outputs are contiguous.
     Strides: each row must be contiguous and begin and end at multiples of 16 bytes. Strided vectors are copied.
-    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is of the rounded r.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is computed from the rounded r.
     Tail: columns beyond N are left out. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows; build.CudaError if the launch

@@ -1,7 +1,7 @@
 // r[i, j] = x[i, j] + residual[i, j], y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps)
 //
-// As rms_norm/registers.cu: the sum of a row stays in registers, rounded to its own type, as it is stored. Rows that are
-// not aligned, or that a block cannot hold, are added first; r is then read again.
+// As in rms_norm/registers.cu, a row stays in registers: the sum of x and the residual, rounded as it is stored. Rows
+// that are not aligned, or that a block cannot hold, are added first; r is then read again.
 #include "common/rows.cuh"
 
 // Loads a part of a row of x and of the residual, keeps their sum in `sum`, and stores it.

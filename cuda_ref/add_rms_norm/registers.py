@@ -17,7 +17,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
     Shapes: x and residual (M, N), weight (N,), any strides; the outputs are contiguous. Strided vectors are copied.
-    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is of the rounded r.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is computed from the rounded r.
     Tail: columns beyond N are left out. Rows that do not begin and end at multiples of 16 bytes are read element by
     element; of these, and of rows beyond 128 KiB, r is read again. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.

@@ -3,9 +3,9 @@
 // all_reduce.cu meets the other ranks before it reads their data: a flag and a read cross NVLink one after the other.
 // Here a rank stores its data to the memory of the others, and its own words say when they have arrived.
 //
-// one_step: every rank sends its vector to all others and adds all vectors. two_steps: every rank sends each rank the
-// share that this rank adds, and then its sums to all others. It sends 2 (ranks - 1) / ranks n elements in place of
-// (ranks - 1) n, and data cross NVLink twice.
+// one_step: every rank sends its vector to all others and adds all vectors. two_steps: every rank sends each other rank
+// the share that the receiver adds, and then its sums to all others. It sends 2 (ranks - 1) / ranks n elements in place
+// of (ranks - 1) n, and data cross NVLink twice.
 #include "all_reduce/packets.cuh"
 
 template <typename T, int RANKS>

@@ -11,10 +11,11 @@ constexpr int MAX_BLOCKS = 64, MAX_RANKS = 16;                // as in symmetric
 constexpr int64_t HEADER = 4 * MAX_BLOCKS * (MAX_RANKS + 1);  // bytes
 constexpr int THREADS = 512;
 
-// Calls of a kernel have at most this many meetings: their numbers are those of the calls times this, and what follows.
+// Most meetings of a call. Meeting i of call c has the number c MEETINGS + i, so numbers grow from call to call.
 constexpr unsigned MEETINGS = 64;
 
-// Publishes all that this block wrote before a barrier: it is visible to whoever reads the number by load_acquire.
+// Publishes all that this block wrote before a barrier: it is visible to a thread that reads the number by
+// load_acquire.
 __device__ __forceinline__ void store_release(unsigned* flag, unsigned number) {
 #ifdef __CUDA_ARCH__
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(number) : "memory");

@@ -1,9 +1,9 @@
 // out[i] = sum over ranks of x[i], in two steps: every rank adds one share, then sends its sums to all others
 //
-// A block stores the share of its part that each rank adds to that rank's memory, waits for the same block of every
-// rank, adds its own share over all ranks, stores the sums to the memory of all ranks, and waits again. A rank sends
-// 2 (ranks - 1) / ranks n elements, where in all_reduce.cu it reads (ranks - 1) n. A store does not wait for the one
-// before. Every rank begins with the rank after it, so that no rank receives from all others at once.
+// A block cuts its part into a share for each rank, stores each share to the memory of its rank, and waits for the same
+// block of every rank. It adds its own share over all ranks, stores the sums to the memory of all, and waits again. A
+// rank sends 2 (ranks - 1) / ranks n elements, where in all_reduce.cu it reads (ranks - 1) n. A store does not wait for
+// the one before. Every rank begins with the rank after it, so that no rank receives from all others at once.
 //
 // Shares have up to 8 chunks. Between two meetings a block sends a chunk, adds the chunk before, and copies the sums of
 // the chunk before that to out: link and memory are busy together.

@@ -27,7 +27,8 @@ def attention(
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 256, H a multiple of H_kv: query head h uses key head
-    h_kv = h // (H // H_kv). Any strides. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    h_kv = h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The output
+    is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros,
     one whose keys all score minus infinity gives NaN. NaN and infinities in hidden keys and values have no effect.
     With `window` a query sees only that many keys, up to its own.
@@ -50,15 +51,16 @@ def attention(
         )
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
+        q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
         attend(q, k, v, out, causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, near)
     return out
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float, window: int = 0) -> None:
-    """Writes the result of `attention` to `out` (B, H, S_q, D), not empty, with contiguous rows. window: 0 for none."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), not empty. Rows are contiguous. window: 0 for none."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/attention", "attention", q.device,
-        q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+        q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
         causal, window or S_k, sm_scale, build.DTYPES[q.dtype],
     )  # fmt: skip

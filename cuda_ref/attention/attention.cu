@@ -38,15 +38,15 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) attention_naive(const Probl
     const int64_t end = x.causal ? min(x.S_k, i + 1 + x.S_k - x.S_q) : x.S_k;  // it sees keys from first
     const int64_t first = max(int64_t(0), end - x.window);                      // to end - 1
     Row<LANES, COLUMNS> q, acc;
-    q.load(x.q.at(b, h, i), x.q.column, x.D);
+    q.load(x.q.at(b, h, i), x.D);
     float m = -INFINITY, l = 0.0f;
     for (int64_t j = first; j < end; ++j) {
-        const float score = q.dot(x.k.at(b, h_kv, j), x.k.column, x.D) * x.scale_log2, m_new = fmaxf(m, score);
+        const float score = q.dot(x.k.at(b, h_kv, j), x.D) * x.scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
         l = fmaf(l, alpha, p);
-        acc.add(p, x.v.at(b, h_kv, j), x.v.column, x.D, alpha);
+        acc.add(alpha, p, x.v.at(b, h_kv, j), x.D);
     }
     // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
     acc.store(x.out + b * x.out_batch + h * x.out_head + i * x.out_row, end > 0 ? 1.0f / l : 0.0f, x.D);
@@ -54,18 +54,17 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) attention_naive(const Probl
 
 extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
                          int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row,
-                         int64_t q_column, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t k_column,
-                         int64_t v_batch, int64_t v_head, int64_t v_row, int64_t v_column, int64_t out_batch,
-                         int64_t out_head, int64_t out_row, int64_t causal, int64_t window, double sm_scale,
-                         int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                         int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
+                         int64_t out_batch, int64_t out_head, int64_t out_row, int64_t causal, int64_t window,
+                         double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(B * H * S_q, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const Problem<T> x = {B * H * S_q, H, H_kv, S_q, S_k, D,
-                              {static_cast<const T*>(q), q_batch, q_head, q_row, q_column},
-                              {static_cast<const T*>(k), k_batch, k_head, k_row, k_column},
-                              {static_cast<const T*>(v), v_batch, v_head, v_row, v_column},
+                              {static_cast<const T*>(q), q_batch, q_head, q_row},
+                              {static_cast<const T*>(k), k_batch, k_head, k_row},
+                              {static_cast<const T*>(v), v_batch, v_head, v_row},
                               static_cast<T*>(out), out_batch, out_head, out_row,
                               float(sm_scale * 1.4426950408889634), causal != 0, window};
         const auto kernel = D <= 64    ? attention_naive<T, 64 / LANES>

@@ -3,7 +3,7 @@
 //
 // requires: sm_90a
 //
-// Adds to wgmma.cu, whose schedule, products during the softmax and turns of two or three consumer warpgroups it has:
+// Has the schedule, the products during the softmax and the turns of consumer warpgroups of wgmma.cu, and adds:
 //   - A first kernel writes the values by columns, since float8 tensor cores need both operands contiguous along the
 //     sum. Its warps load 8 x 8 matrices of pairs of columns, transposed (ldmatrix), separate the two columns of a pair
 //     by byte permutations, and store rows of keys (stmatrix). The attention kernel begins before it has ended.
@@ -11,7 +11,7 @@
 //     A thread holds the columns 8 b + 2 c + {0, 1} of 16 keys, but the operand needs four adjacent ones, 4 c + 2 b +
 //     {0, 1}. The transposed values therefore have their keys in this order; the byte permutations produce it at no cost.
 //   - Weights are rounded after the wait for the products that read the previous ones. That leaves registers for steps
-//     of 192 keys, whose waits and shuffles are those of 128 keys, or for three consumers, which hide each other's.
+//     of 192 keys, with as many waits and shuffles as 128 keys take, or for three consumers, which hide each other's.
 //   - Softmax takes as long as the products: float8 doubles the rate of the tensor cores alone. Weights reach 2^8, so
 //     the range of float8 has room for a slack: the sums are rescaled only in the few blocks in which the maximum of a
 //     row grows by more than 2^4. Maxima are compared three at a time, as integers.
@@ -26,7 +26,7 @@
 #include "common/launch.cuh"
 
 // The division of the work of a launch, as in wgmma.cu. Rows of q and k take boxes of 128 bytes, columns of values
-// boxes of 128 keys, of which a step of 96 or 192 keys does not use all.
+// boxes of 128 keys; a step of 96 or 192 keys leaves a part of its last box unused.
 template <int D_, int CONSUMERS_, int BLOCK_N_>
 struct Float8Plan {
     static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;

@@ -16,7 +16,7 @@ __device__ __forceinline__ float scale_of(const float* scale) { return scale == 
 template <typename T>
 struct Rows {
     const T* data;
-    int64_t batch, head, row, column;
+    int64_t batch, head, row;
 
     __device__ __forceinline__ const T* at(int64_t b, int64_t h, int64_t i) const {
         return data + b * batch + h * head + i * row;
@@ -28,36 +28,36 @@ template <int LANES, int COLUMNS>
 struct Row {
     float numbers[COLUMNS] = {};
 
-    // Number c of this lane in a row in memory; zero from column D on.
+    // Number c of this lane in a row in memory, whose numbers are `stride` elements apart; zero from column D on.
     template <typename T>
-    __device__ __forceinline__ static float number(const T* from, int c, int64_t stride, int64_t D) {
+    __device__ __forceinline__ static float number(const T* from, int c, int64_t D, int64_t stride) {
         const int d = c * LANES + threadIdx.x;
         return d < D ? to_float(from[d * stride]) : 0.0f;
     }
 
     template <typename T>
-    __device__ __forceinline__ void load(const T* from, int64_t stride, int64_t D) {
+    __device__ __forceinline__ void load(const T* from, int64_t D, int64_t stride = 1) {
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) numbers[c] = number(from, c, stride, D);
+        for (int c = 0; c < COLUMNS; ++c) numbers[c] = number(from, c, D, stride);
     }
 
     // Dot product with a row in memory, in all lanes. Lanes of other rows may already have returned.
     template <typename T>
-    __device__ __forceinline__ float dot(const T* from, int64_t stride, int64_t D) const {
+    __device__ __forceinline__ float dot(const T* from, int64_t D, int64_t stride = 1) const {
         const unsigned lanes = (0xffffffffu >> (32 - LANES)) << (threadIdx.y * LANES % 32);  // of this row in the warp
         float sum = 0.0f;
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) sum = fmaf(numbers[c], number(from, c, stride, D), sum);
+        for (int c = 0; c < COLUMNS; ++c) sum = fmaf(numbers[c], number(from, c, D, stride), sum);
 #pragma unroll
         for (int step = 1; step < LANES; step *= 2) sum += __shfl_xor_sync(lanes, sum, step);
         return sum;
     }
 
-    // Multiplies this row by alpha and adds weight times a row in memory.
+    // Multiplies this row by alpha, and adds weight times a row in memory.
     template <typename T>
-    __device__ __forceinline__ void add(float weight, const T* from, int64_t stride, int64_t D, float alpha = 1.0f) {
+    __device__ __forceinline__ void add(float alpha, float weight, const T* from, int64_t D, int64_t stride = 1) {
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) numbers[c] = fmaf(weight, number(from, c, stride, D), numbers[c] * alpha);
+        for (int c = 0; c < COLUMNS; ++c) numbers[c] = fmaf(weight, number(from, c, D, stride), numbers[c] * alpha);
     }
 
     // Stores this row times a factor, contiguously.

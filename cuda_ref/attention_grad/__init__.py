@@ -38,7 +38,8 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 128, H a multiple of H_kv: query head h uses key
-    head h // (H // H_kv). Any strides. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    head h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The results
+    are contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
     With `window` a query sees only that many keys up to its own.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
@@ -62,11 +63,12 @@ def attention_grad(
     dq, dk, dv = (x.new_empty(x.shape, dtype=dtype) for x in (q, k, v))
     if q.numel() == 0 or k.numel() == 0:
         return dq.zero_(), dk.zero_(), dv.zero_()
+    q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
     build.launch(
         "attention_grad/attention_grad", "attention_grad", q.device,
         q, k, v, do, scale_q, scale_k, scale_v, scale_do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
-        *q.stride(), *k.stride(), *v.stride(), *do.stride(),
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
         causal, near or S_k, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[dtype],
     )  # fmt: skip
     return dq, dk, dv

@@ -45,22 +45,22 @@ __global__ void __launch_bounds__(LANES* ROWS, 1) gradients_of_queries(const Pro
     const int64_t first = max(int64_t(0), end - x.window);                      // to end - 1
     const float scale_log2 = x.scale_log2 * scale_of(x.scale_q) * scale_of(x.scale_k);
     Row<LANES, COLUMNS> q, d_out, dq;
-    q.load(x.q.at(b, h, i), x.q.column, x.D);
-    d_out.load(x.d_out.at(b, h, i), x.d_out.column, x.D);
+    q.load(x.q.at(b, h, i), x.D);
+    d_out.load(x.d_out.at(b, h, i), x.D);
     float m = -INFINITY, l = 0.0f, weighted = 0.0f;
     for (int64_t j = first; j < end; ++j) {
-        const float score = q.dot(x.k.at(b, h_kv, j), x.k.column, x.D) * scale_log2, m_new = fmaxf(m, score);
+        const float score = q.dot(x.k.at(b, h_kv, j), x.D) * scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
         l = fmaf(l, alpha, p);
-        weighted = fmaf(weighted, alpha, p * d_out.dot(x.v.at(b, h_kv, j), x.v.column, x.D));
+        weighted = fmaf(weighted, alpha, p * d_out.dot(x.v.at(b, h_kv, j), x.D));
     }
     const float lse = (m == -INFINITY ? 0.0f : m) + log2f(l), delta = weighted / l;  // unused without a key
     for (int64_t j = first; j < end; ++j) {
         const T* const k = x.k.at(b, h_kv, j);
-        const float p = exp2f(fmaf(q.dot(k, x.k.column, x.D), scale_log2, -lse));
-        dq.add(p * (d_out.dot(x.v.at(b, h_kv, j), x.v.column, x.D) - delta), k, x.k.column, x.D);
+        const float p = exp2f(fmaf(q.dot(k, x.D), scale_log2, -lse));
+        dq.add(1.0f, p * (d_out.dot(x.v.at(b, h_kv, j), x.D) - delta), k, x.D);
     }
     const float scale = x.scale * scale_of(x.scale_k) * scale_of(x.scale_v) * scale_of(x.scale_do);
     dq.store(x.dq + query * x.D, scale, x.D);
@@ -76,15 +76,15 @@ __global__ void __launch_bounds__(LANES* ROWS, 1) gradients_of_keys(const Proble
     const int64_t first = x.causal ? max(int64_t(0), own) : 0, end = x.causal ? min(x.S_q, own + x.window) : x.S_q;
     const float scale_log2 = x.scale_log2 * scale_of(x.scale_q) * scale_of(x.scale_k);
     Row<LANES, COLUMNS> k, v, dk, dv;
-    k.load(x.k.at(b, h_kv, j), x.k.column, x.D);
-    v.load(x.v.at(b, h_kv, j), x.v.column, x.D);
+    k.load(x.k.at(b, h_kv, j), x.D);
+    v.load(x.v.at(b, h_kv, j), x.D);
     for (int64_t h = h_kv * group; h < (h_kv + 1) * group; ++h) {
         for (int64_t i = first; i < end; ++i) {
             const T *const q = x.q.at(b, h, i), *const d_out = x.d_out.at(b, h, i);
             const int64_t query = (b * x.H + h) * x.S_q + i;
-            const float p = exp2f(fmaf(k.dot(q, x.q.column, x.D), scale_log2, -x.lse[query]));
-            dv.add(p, d_out, x.d_out.column, x.D);
-            dk.add(p * (v.dot(d_out, x.d_out.column, x.D) - x.delta[query]), q, x.q.column, x.D);
+            const float p = exp2f(fmaf(k.dot(q, x.D), scale_log2, -x.lse[query]));
+            dv.add(1.0f, p, d_out, x.D);
+            dk.add(1.0f, p * (v.dot(d_out, x.D) - x.delta[query]), q, x.D);
         }
     }
     const float scale = x.scale * scale_of(x.scale_q) * scale_of(x.scale_v) * scale_of(x.scale_do);
@@ -97,18 +97,18 @@ extern "C" int attention_grad(const void* q, const void* k, const void* v, const
                               const float* scale_k, const float* scale_v, const float* scale_do, float* lse,
                               float* delta, void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv,
                               int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row,
-                              int64_t q_column, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t k_column,
-                              int64_t v_batch, int64_t v_head, int64_t v_row, int64_t v_column, int64_t do_batch,
-                              int64_t do_head, int64_t do_row, int64_t do_column, int64_t causal, int64_t window,
-                              double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                              int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head,
+                              int64_t v_row, int64_t do_batch, int64_t do_head, int64_t do_row, int64_t causal,
+                              int64_t window, double sm_scale, int64_t dtype, cudaStream_t stream,
+                              LaunchRecord* record) {
     const auto launch = [&](auto zero) {
         using T = decltype(zero);
         using R = Result<T>;
         const Problem<T> x = {B, H, H_kv, S_q, S_k, D,
-                              {static_cast<const T*>(q), q_batch, q_head, q_row, q_column},
-                              {static_cast<const T*>(k), k_batch, k_head, k_row, k_column},
-                              {static_cast<const T*>(v), v_batch, v_head, v_row, v_column},
-                              {static_cast<const T*>(d_out), do_batch, do_head, do_row, do_column},
+                              {static_cast<const T*>(q), q_batch, q_head, q_row},
+                              {static_cast<const T*>(k), k_batch, k_head, k_row},
+                              {static_cast<const T*>(v), v_batch, v_head, v_row},
+                              {static_cast<const T*>(d_out), do_batch, do_head, do_row},
                               scale_q, scale_k, scale_v, scale_do, lse, delta,
                               static_cast<R*>(dq), static_cast<R*>(dk), static_cast<R*>(dv),
                               float(sm_scale), float(sm_scale * 1.4426950408889634), causal != 0, window};

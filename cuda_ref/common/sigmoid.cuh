@@ -6,7 +6,8 @@
 //   - `sigmoid_fast` for 16-bit results: 5 instructions, with the exp2 and the reciprocal of the hardware. Its error,
 //     about 2^-17, is far below the rounding of the result, 2^-11 (float16) or 2^-8 (bfloat16).
 //
-// exp(-x) overflows for x < -88, where 1 / (1 + exp(-x)) is not yet 0. Both compute 2^-S / (2^-S + 2^-S exp(-x)).
+// exp(-x) overflows for x < -88, where 1 / (1 + exp(-x)) is not yet 0. sigmoid_accurate and sigmoid_fast compute 2^-S /
+// (2^-S + 2^-S exp(-x)).
 //
 // Reduction to 2^k exp(f): W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980.
 #pragma once

@@ -1,9 +1,10 @@
 // y[i, j] = sum over k <= j of x[i, k], for few long rows that begin and end at multiples of 16 bytes
 //
-// Adds blocks for the parts of a row to registers.cu. x is read once: a block keeps its part in shared memory, publishes
-// the sum of it, and looks back for the sum of all parts before. In registers, as floats, a part leaves room for two
-// blocks of a multiprocessor, here there are four. Blocks take parts by a ticket, so that a block waits only for blocks
-// that run already. Sums are added in one order, whichever block is first, so equal inputs give equal bits.
+// Adds blocks for the parts of a row to registers.cu. x is read once: a block keeps its part in shared memory,
+// publishes the sum of it, and looks back for the sum of all parts before. In registers, as floats, parts would leave
+// room for two blocks on a multiprocessor; here there are four. Blocks take parts by a ticket, so that a block waits
+// only for blocks that run already. Sums are added in one order, whichever block is first, so equal inputs give equal
+// bits.
 //
 // Source: D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016. There a block
 // takes the latest total that it finds. Here it takes the total of the last group of 32 parts, and the sums of the

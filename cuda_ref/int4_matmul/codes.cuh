@@ -26,7 +26,7 @@ __device__ __forceinline__ uint32_t zero_pair(uint32_t zero) {
 template <typename T>
 __device__ __forceinline__ uint32_t less_zero(uint32_t codes, uint32_t zero) {
 #ifdef __CUDA_ARCH__
-    uint32_t bits;  // by one instruction: of the expression below, with two constants, the compiler makes two
+    uint32_t bits;  // one instruction: the compiler makes two of the expression below, which has two constants
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(bits) : "r"(codes), "r"(0x000f000fu), "r"(MAGIC<T>));
 #else
     const uint32_t bits = (codes & 0x000f000fu) | MAGIC<T>;

@@ -32,7 +32,7 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    With w_ih_upper (L - 1, 4H, H) there are L layers, and each takes the y of the one before: w_hh (L, 4H, H),
     bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024, any strides: torch

@@ -2,11 +2,11 @@
 // for square windows, and x and dy with packs of 16 bytes of channels; dx is row-major
 //
 // A block computes a tile of an image, of up to 8 packs of channels. First a thread goes down a column of windows. It
-// finds the largest of the SIZE neighbouring pixels of each row once, keeps those of the last SIZE rows, and writes
-// where the largest of them is to shared memory: one byte a channel. Then a thread goes down a column of pixels, with
+// finds the largest of the SIZE neighbouring pixels of each row once, keeps those of the last SIZE rows, and writes the
+// place of the largest of them to shared memory: one byte a channel. Then a thread goes down a column of pixels, with
 // the sums of SIZE rows: where a window begins, it reads the window's byte and dy once for all of them. So dy arrives
-// in the order of the windows, and sums are the same in every call.
-// Beyond the image, the nearest pixel is read: it lies in the window too, so that the first largest one stays the same.
+// in the order of the windows, and sums are the same in every call. Beyond the image, the nearest pixel is read: it
+// lies in the window too, so that the first largest one stays the same.
 //
 // Source: the definition. The plain kernel compares every pixel with all others, in each of its windows.
 #include <type_traits>

@@ -24,7 +24,7 @@ def max_pool2d_grad(
 ) -> Float[Tensor, "N H W C"]:
     """dx[n, h, w, c]: the sum of dy[n, p, q, c] over the windows whose largest pixel is x[n, h, w, c].
 
-    Of several equal pixels the first one of a window counts, row by row. A NaN in x is not specified.
+    If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes, dtypes and devices are those of the plain kernel; windows are 2 x 2 or 3 x 3. C and the strides of x
     and dy must be multiples of 16 bytes, and channels neighbours. Sums in float32, rounded once. dx is contiguous.

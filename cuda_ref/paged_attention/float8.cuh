@@ -73,7 +73,8 @@ constexpr float LARGEST_QUERY = 16384.0f, LEAST_UNIT = 7.88860905e-31f,
                 LARGEST_UNIT = 1.70141183e38f;  // 2^14; 2^-100; 2^127
 
 // Loads row h of a lane's fragments as float16, times a power of two that gives the row's largest number the exponent
-// 14. Returns what that leaves to the scores. from: null for a row of zeros. negative: whether to change the signs.
+// 14. Returns the factor that the scores then need. from: null for a row of zeros. negative: whether to change the
+// signs.
 template <int D, typename T>
 __device__ __forceinline__ float load_query(uint32_t (&fragments)[D / 16][4], int h, const T* from, bool negative) {
     const int quad = threadIdx.x % 4;

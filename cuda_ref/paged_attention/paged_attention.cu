@@ -1,9 +1,9 @@
 // out[b, i, h] = sum over j <= i + lengths[b] - S_q of softmax_j(sm_scale * q[b, i, h] . k[b, j, h_kv]) * v[b, j, h_kv]
 // with h_kv = h // (H // H_kv), where key j of sequence b is in slot j % page of page table[b, j / page]
 //
-// One warp computes one query, all in float32, by the online softmax of attention.cu. Each lane has every 32nd column of
-// q and of the output. For each key the lane finds the page in the table, the lanes add up the score by shuffles, and
-// each lane adds its columns of the weighted value. Slots without a token, and table entries beyond the pages of a
+// One warp computes one query, all in float32, by the online softmax of attention.cu. Each lane has every 32nd column
+// of q and of the output. For each key the lane finds the page in the table, the lanes add up the score by shuffles,
+// and each lane adds its columns of the weighted value. Slots without a token, and table entries beyond the pages of a
 // sequence, are never read.
 //
 // Keys and values may be float8 with a scale each, which multiplies the scores and the result.
@@ -21,6 +21,7 @@ struct Problem {
     int64_t queries, H, H_kv, S_q, D, page;  // queries: number over all heads and sequences
     Rows<T> q;                               // row: of a sequence
     Rows<S> k, v;                            // batch: of a page, row: of a slot
+    int64_t q_column, k_column, v_column;
     const int *table, *lengths;
     int64_t table_batch, table_page, length_batch;  // strides in elements
     const float *scale_k, *scale_v;                 // of float8 keys and values
@@ -30,23 +31,23 @@ struct Problem {
 
 // COLUMNS: columns of a lane; D is at most LANES * COLUMNS.
 template <typename T, typename S, int COLUMNS>
-__global__ void __launch_bounds__(LANES* QUERIES) paged_attention_naive(const Problem<T, S> x) {
+__global__ void __launch_bounds__(LANES* QUERIES, 1) paged_attention_naive(const Problem<T, S> x) {
     const int64_t query = int64_t(blockIdx.x) * QUERIES + threadIdx.y;
     if (query >= x.queries) return;
     const int64_t h = query % x.H, i = query / x.H % x.S_q, b = query / x.H / x.S_q, h_kv = h / (x.H / x.H_kv);
     const int64_t end = i + 1 + x.lengths[b * x.length_batch] - x.S_q;  // the query sees the keys before it
     const float scale_log2 = x.scale_log2 * scale_of(x.scale_k);
     Row<LANES, COLUMNS> q, acc;
-    q.load(x.q.at(b, h, i), x.q.column, x.D);
+    q.load(x.q.at(b, h, i), x.D, x.q_column);
     float m = -INFINITY, l = 0.0f;
     for (int64_t j = 0; j < end; ++j) {
         const int64_t page = x.table[b * x.table_batch + j / x.page * x.table_page], slot = j % x.page;
-        const float score = q.dot(x.k.at(page, h_kv, slot), x.k.column, x.D) * scale_log2, m_new = fmaxf(m, score);
+        const float score = q.dot(x.k.at(page, h_kv, slot), x.D, x.k_column) * scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
         l = fmaf(l, alpha, p);
-        acc.add(p, x.v.at(page, h_kv, slot), x.v.column, x.D, alpha);
+        acc.add(alpha, p, x.v.at(page, h_kv, slot), x.D, x.v_column);
     }
     // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
     acc.store(x.out + query * x.D, end > 0 ? scale_of(x.scale_v) / l : 0.0f, x.D);
@@ -67,9 +68,10 @@ extern "C" int paged_attention(const void* q, const void* k, const void* v, cons
             using T = decltype(zero);
             using S = decltype(stored);
             const Problem<T, S> x = {B * S_q * H, H, H_kv, S_q, D, page,
-                                     {static_cast<const T*>(q), q_batch, q_head, q_row, q_column},
-                                     {static_cast<const S*>(k), k_page, k_head, k_slot, k_column},
-                                     {static_cast<const S*>(v), v_page, v_head, v_slot, v_column},
+                                     {static_cast<const T*>(q), q_batch, q_head, q_row},
+                                     {static_cast<const S*>(k), k_page, k_head, k_slot},
+                                     {static_cast<const S*>(v), v_page, v_head, v_slot},
+                                     q_column, k_column, v_column,
                                      table, lengths, table_batch, table_page, length_batch, scale_k, scale_v,
                                      float(sm_scale * 1.4426950408889634), static_cast<T*>(out)};
             const auto kernel = D <= 64    ? paged_attention_naive<T, S, 64 / LANES>

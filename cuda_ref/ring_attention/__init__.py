@@ -41,6 +41,7 @@ def ring_attention(
     out, ranks, half = q.new_empty(B, H, S, D), group.size(), S // 2
     if out.numel() == 0:
         return out
+    q = q if q.stride(3) == 1 else q.contiguous()
     acc = torch.empty(q.shape, dtype=torch.float32, device=q.device)
     m, l = (acc.new_empty(B, H, S) for _ in range(2))  # noqa: E741 (the field's name for it)
 
@@ -48,7 +49,7 @@ def ring_attention(
         step = (rank - group.rank()) % ranks
         build.launch(
             "ring_attention/ring_attention", "ring_attention", q.device,
-            q, keys, values, out, m, l, acc, B, H, H_kv, S, D, *q.stride(), half,
+            q, keys, values, out, m, l, acc, B, H, H_kv, S, D, *q.stride()[:3], half,
             *zigzag(group.rank(), ranks, S), *zigzag(rank, ranks, S),
             causal, step == 0, step == ranks - 1, D**-0.5, build.DTYPES[q.dtype],
         )  # fmt: skip

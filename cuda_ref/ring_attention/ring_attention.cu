@@ -40,16 +40,16 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) add_keys(const Problem<T> x
         end += min(x.S - x.half, max(int64_t(0), place - x.k_high + 1));
     }
     Row<LANES, COLUMNS> q, acc;
-    q.load(x.q.at(b, h, i), x.q.column, x.D);
+    q.load(x.q.at(b, h, i), x.D);
     float m = -INFINITY, l = 0.0f;
-    if (!x.first) m = x.m[query], l = x.l[query], acc.load(x.acc + query * x.D, 1, x.D);
+    if (!x.first) m = x.m[query], l = x.l[query], acc.load(x.acc + query * x.D, x.D);
     for (int64_t j = 0; j < end; ++j) {
-        const float score = q.dot(x.k.at(b, h_kv, j), 1, x.D) * x.scale_log2, m_new = fmaxf(m, score);
+        const float score = q.dot(x.k.at(b, h_kv, j), x.D) * x.scale_log2, m_new = fmaxf(m, score);
         const float origin = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = exp2f(m - origin), p = exp2f(score - origin);
         m = m_new;
         l = fmaf(l, alpha, p);
-        acc.add(p, x.v.at(b, h_kv, j), 1, x.D, alpha);
+        acc.add(alpha, p, x.v.at(b, h_kv, j), x.D);
     }
     if (x.last) return acc.store(x.out + query * x.D, 1.0f / l, x.D);  // a query sees itself: l > 0, or NaN
     acc.store(x.acc + query * x.D, 1.0f, x.D);
@@ -58,19 +58,18 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) add_keys(const Problem<T> x
 
 // k and v are contiguous.
 extern "C" int ring_attention(const void* q, const void* k, const void* v, void* out, float* m, float* l, float* acc,
-                              int64_t B, int64_t H, int64_t H_kv, int64_t S, int64_t D, int64_t q_batch,
-                              int64_t q_head, int64_t q_row, int64_t q_column, int64_t half, int64_t q_low,
-                              int64_t q_high, int64_t k_low, int64_t k_high, int64_t causal, int64_t first,
-                              int64_t last, double sm_scale, int64_t dtype, cudaStream_t stream,
-                              LaunchRecord* record) {
+                              int64_t B, int64_t H, int64_t H_kv, int64_t S, int64_t D, int64_t q_batch, int64_t q_head,
+                              int64_t q_row, int64_t half, int64_t q_low, int64_t q_high, int64_t k_low, int64_t k_high,
+                              int64_t causal, int64_t first, int64_t last, double sm_scale, int64_t dtype,
+                              cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(B * H * S, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const Problem<T> x = {B * H * S, H, H_kv, S, D,
-                              {static_cast<const T*>(q), q_batch, q_head, q_row, q_column},
-                              {static_cast<const T*>(k), H_kv * S * D, S * D, D, 1},
-                              {static_cast<const T*>(v), H_kv * S * D, S * D, D, 1},
+                              {static_cast<const T*>(q), q_batch, q_head, q_row},
+                              {static_cast<const T*>(k), H_kv * S * D, S * D, D},
+                              {static_cast<const T*>(v), H_kv * S * D, S * D, D},
                               static_cast<T*>(out), m, l, acc, half, q_low, q_high, k_low, k_high,
                               float(sm_scale * 1.4426950408889634), causal != 0, first != 0, last != 0};
         const auto kernel = D <= 64    ? add_keys<T, 64 / LANES>

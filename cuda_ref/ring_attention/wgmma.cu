@@ -15,8 +15,8 @@
 // Registers per thread at launch: 168 for D = 128, 128 for D = 64, as in attention/wgmma.cu; nothing is spilled. With
 // D = 256 the merge would spill, so D = 256 is refused.
 //
-// Zigzag shares need a mask for this rank's own keys only, as in a causal attention of this rank alone. Of the keys of
-// a lower rank, all queries see the first half. Of the queries, the second half sees all keys of a higher rank.
+// Zigzag shares need a mask for this rank's own keys only, as in a causal attention of this rank alone. All queries see
+// the first half of the keys of a lower rank. The second half of the queries sees all keys of a higher rank.
 //
 // Source: H. Liu, M. Zaharia, P. Abbeel, "Ring Attention with Blockwise Transformers", 2023 (arXiv 2310.01889);
 // attention/wgmma.cuh.

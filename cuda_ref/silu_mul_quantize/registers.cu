@@ -17,8 +17,8 @@ struct Products {
     uint4 a[PACKS], b[PACKS];
     float y[PACKS][LANES];
 
-    // Without a condition, so that all loads of a thread are on the way at a time. Beyond the edges of a group the caller
-    // loads another pack of it, which does not change its largest number.
+    // Loads without a condition, so that all loads of a thread are on the way at the same time. Beyond the edges of a
+    // group the caller loads another pack of it, which does not change its largest number.
     __device__ __forceinline__ void load(int pack, const T* from_a, const T* from_b) {
         a[pack] = *reinterpret_cast<const uint4*>(from_a);
         b[pack] = *reinterpret_cast<const uint4*>(from_b);

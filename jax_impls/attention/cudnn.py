@@ -52,8 +52,8 @@ def attention(
     part of the explicit mask otherwise.
 
     float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. D is a multiple of 16; masks
-    are cuDNN's own. cuDNN rounds the weights to float8, and its output too: sums of v's numbers, which XLA multiplies
-    by scale_v and converts. The other lines round the output to bfloat16 only. `config` names this difference.
+    are cuDNN's own. cuDNN rounds the weights to float8, and its output too, which XLA then multiplies by scale_v and
+    converts. The other implementations round the output to bfloat16 only. `config` names this difference.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, float8 with an explicit
     mask, a window or one query that sees keys, or without a GPU.
@@ -95,7 +95,7 @@ def attention(
 
 
 def float8_parameters(scale_q: jax.Array, scale_k: jax.Array) -> dict[str, jax.Array]:
-    """Return cuDNN's factors: those of q, k and the weights. v and the output keep the factor 1, so that the output
+    """Returns cuDNN's factors for q, k and the weights. v and the output keep the factor 1, so that the output
     cannot overflow. The factors of gradients are not used."""
     given = {
         "descale_q": scale_q,

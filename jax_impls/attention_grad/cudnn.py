@@ -68,9 +68,9 @@ def attention_grad(
 
     float8_e4m3fn: q, k, v and do are each multiplied by a scale, and the gradients of the scaled operands are bfloat16.
     D is 128, S_q and S_k are multiples of 128; masks are cuDNN's own, causal with S_q = S_k. cuDNN rounds o, p,
-    sm_scale ds and the gradients to float8, with factors that it must be given. The gradients' follow from their
-    largest numbers, which cuDNN's backward kernel returns: it runs twice, first for these. `config` names both
-    differences from the other lines.
+    sm_scale ds and the gradients to float8, with factors that it must be given. The factors of the gradients
+    follow from the gradients' largest numbers, which cuDNN's backward kernel returns: it runs twice, first for these
+    numbers. `config` names both differences from the other implementations.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU, and for
     other shapes and masks in float8.

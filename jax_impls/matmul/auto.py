@@ -1,4 +1,4 @@
-"""Matrix product in Pallas: `jax/pallas` or `jax/elements`, whichever is faster by a model, copies included."""
+"""Matrix product in Pallas: `jax/pallas` or `jax/elements`, by predicted times, copies included."""
 
 from __future__ import annotations
 

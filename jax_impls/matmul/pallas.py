@@ -33,7 +33,7 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
     Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
     bytes. If M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
-    matrices, and finally copies the result out of one. XLA also copies column-major operands.
+    matrices, and finally copies the result out of a padded one. XLA also copies column-major operands.
 
     If tiles leave most of the device idle, K is divided into parts (split-K), whose float32 sums XLA adds in order.
 

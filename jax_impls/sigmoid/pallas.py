@@ -24,7 +24,8 @@ BLOCK = 128 * VECTOR  # numbers per block: one warpgroup, one load per thread
 def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float16 or bfloat16, any shape; float32 inside and one rounding at the end.
 
-    If the size is not a multiple of BLOCK (1024), XLA copies x into a padded array first, and the result out of one.
+    If the size is not a multiple of BLOCK (1024), XLA first copies x into a padded array, and finally copies the result
+    out of one.
 
     Raises ValueError for other dtypes; NotImplementedError for float32, and on anything but a Hopper GPU.
     """

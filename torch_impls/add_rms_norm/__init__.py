@@ -21,7 +21,7 @@ def plain(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tens
 def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, N], *, eps: float) -> tuple[Matrix, Matrix]:
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
-    x and residual (M, N), weight (N,), any strides; the results are row-major. y is of the rounded r.
+    x and residual (M, N), weight (N,), any strides; the results are row-major. y is computed from the rounded r.
     float32, float16 or bfloat16; computed in float32 and rounded once. Raises ValueError for other shapes and dtypes.
     """
     check_norm_pair("add_rms_norm", x, weight, residual=residual)

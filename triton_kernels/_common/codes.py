@@ -10,7 +10,7 @@ from triton_kernels._runtime.contract import LEAST_SCALE
 from triton_kernels._runtime.interpreter import INTERPRET
 
 LEAST = tl.constexpr(LEAST_SCALE)
-MAGIC = tl.constexpr(1.5 * 2**23)  # a float32 whose neighbours are integers: a sum with it is rounded to one
+MAGIC = tl.constexpr(1.5 * 2**23)  # float32 numbers near it are integers: adding it rounds to one
 
 
 @triton.jit

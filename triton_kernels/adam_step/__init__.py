@@ -57,7 +57,7 @@ def adam_step(
     weight_decay: float = 0.0,
     decoupled: bool = False,
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """(param, m, v) after step number `step` of Adam, from 1 on; decoupled: of AdamW.
+    """(param, m, v) after step number `step`, from 1 on, of Adam, or of AdamW if `decoupled`.
 
     g = grad + weight_decay param, or, decoupled, param (1 - lr weight_decay) first; m = beta1 m + (1 - beta1) g;
     v = beta2 v + (1 - beta2) g^2; param - lr m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps).

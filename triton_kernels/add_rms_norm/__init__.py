@@ -73,7 +73,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
     Shapes: x and residual (M, N), weight (N,), any strides. The outputs are contiguous.
-    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is of the sum before its rounding.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is computed from the sum before its rounding.
     Tail: columns beyond N are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
     """

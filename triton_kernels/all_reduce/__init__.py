@@ -31,8 +31,8 @@ def one_shot_kernel(
     """One program copies its part of x to its rank's memory, waits for the same program of every rank, and adds their
     copies of that part.
 
-    Calls use the halves of the memory in turns. Whoever waits in a call has left the one before: nobody still reads
-    that half.
+    Calls use the halves of the memory in turns. A rank that waits in a call has finished the call before, so no rank
+    still reads the half of that one.
     """
     calls_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
     calls = tl.load(calls_ptr)

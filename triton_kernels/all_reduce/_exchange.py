@@ -12,11 +12,11 @@ from triton_kernels._runtime.interpreter import INTERPRET
 from triton_kernels._runtime.symmetric import HEADER, MAX_BLOCKS, MAX_RANKS, Workspace, workspace
 
 BLOCKS = 2 if INTERPRET else MAX_BLOCKS
-"""Programs of every call: a program meets the same one of the other ranks, so all calls have as many."""
+"""Programs of every call. A program meets the one of its number on each other rank, so all calls have this number."""
 BLOCK = 2**15 if INTERPRET else 16384  # elements that a program moves at a time
 FLAGS = tl.constexpr(MAX_RANKS)
 WORDS = tl.constexpr(MAX_BLOCKS * MAX_RANKS)
-MEETINGS = tl.constexpr(4)  # of a call, at most
+MEETINGS = tl.constexpr(4)  # most meetings of a call
 DATA = tl.constexpr(HEADER)
 
 
@@ -41,7 +41,7 @@ def half_of(calls, half):
 
 @triton.jit
 def meet(addresses_ptr, rank, calls, index, RANKS: tl.constexpr):
-    """Wait for this program of every rank: what they wrote before is then visible. index: from 1 on in each call.
+    """Waits for this program of every rank: what they wrote before is then visible. index: from 1 on in each call.
 
     A flag has the number of the last meeting to which a rank has come, which grows from call to call.
     """

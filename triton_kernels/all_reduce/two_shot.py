@@ -31,11 +31,11 @@ DETERMINISTIC = True
 def two_shot_kernel(
     x_ptr, out_ptr, addresses_ptr, N, rank, per_program, half, buffer_bytes, RANKS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """One program sends each rank the share of its part that this rank adds. Once the same program of every rank has
-    sent, it adds its own share and sends the sums to all ranks. Once all have sent, it copies the sums of its part.
+    """One program cuts its part into a share for each rank, and sends each rank its share. Once the same program of
+    every rank has sent, it adds the shares that it got and sends their sum to all ranks. Then it copies all sums.
 
     Every rank begins with itself and the rank after it, so that no rank receives from all others at once.
-    Calls use the halves of the memory in turns; each has a buffer of shares, and one of sums.
+    Calls use the halves of the memory in turns; each half has a buffer of shares and one of sums.
     """
     calls_ptr = memory_of(addresses_ptr, rank) + WORDS + tl.program_id(0)
     calls = tl.load(calls_ptr)

@@ -74,23 +74,24 @@ def attention_kernel(
     tl.store(out_ptrs + tl.arange(0, D)[None, :], out, mask=rows[:, None] < S_q)
 
 
-def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
+def config_of(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
     return triton.Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=num_warps, num_stages=num_stages)
 
 
-LARGE = [_config(128, 64, 8, 2), _config(64, 64, 4, 3), _config(128, 128, 8, 2)]
-SMALL = [_config(64, 32, 8, 2), _config(32, 32, 8, 2), _config(16, 32, 4, 2)]
+CONFIGS = [config_of(*tile) for tile in ((128, 64, 8, 2), (64, 64, 4, 3), (128, 128, 8, 2))]
+CONFIGS += [config_of(*tile) for tile in ((64, 32, 8, 2), (32, 32, 8, 2), (16, 32, 4, 2))]  # for float32
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Selects small tiles for float32, whose operands pass through registers for lack of tensor cores."""
-    return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
+    """Selects tiles of BLOCK_N = 32 for float32, whose operands pass through registers, and larger ones for others."""
+    float32 = args["q_ptr"].dtype == torch.float32  # it has no tensor cores
+    return [config for config in configs if (config.kwargs["BLOCK_N"] == 32) == float32]
 
 
 KEY = ["H", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128} if INTERPRET else {}  # in the interpreter a tile that numpy multiplies fast
 if not INTERPRET:
-    attention_kernel = autotune(LARGE + SMALL, KEY, short_list)(attention_kernel)
+    attention_kernel = autotune(CONFIGS, KEY, short_list)(attention_kernel)
 
 
 @kept

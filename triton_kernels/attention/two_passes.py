@@ -12,7 +12,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import HEAD_DIMS, KEY, LARGE, SMALL, TILE, Keys, Queries, short_list
+from triton_kernels.attention import CONFIGS, HEAD_DIMS, KEY, TILE, Keys, Queries, short_list
 from triton_kernels.attention._rows import (
     LOG2_E,
     LOWEST,
@@ -77,9 +77,7 @@ def two_passes_kernel(
 
 
 if not INTERPRET:
-    two_passes_kernel = autotune(LARGE + SMALL, [name for name in KEY if name != "WINDOW"], short_list)(
-        two_passes_kernel
-    )
+    two_passes_kernel = autotune(CONFIGS, [name for name in KEY if name != "WINDOW"], short_list)(two_passes_kernel)
 
 
 @kept

@@ -12,7 +12,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention_grad, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import LARGE, SMALL, TILE, Keys, Queries, short_list
+from triton_kernels.attention import TILE, Keys, Queries, config_of, short_list
 from triton_kernels.attention._rows import LOG2_E, LOWEST, is_seen, key_range, last_keys, load_rows, load_scale
 
 DETERMINISTIC = True
@@ -130,9 +130,11 @@ def keys_kernel(
 
 
 if not INTERPRET:
+    CONFIGS = [config_of(*tile) for tile in ((64, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2))]
+    CONFIGS += [config_of(*tile) for tile in ((16, 32, 8, 2), (32, 32, 8, 2))]  # for float32
     KEY = ["G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
-    queries_kernel = autotune(LARGE + SMALL, ["H", *KEY], short_list)(queries_kernel)
-    keys_kernel = autotune(LARGE + SMALL, ["H_kv", *KEY], short_list)(keys_kernel)
+    queries_kernel = autotune(CONFIGS, ["H", *KEY], short_list)(queries_kernel)
+    keys_kernel = autotune(CONFIGS, ["H_kv", *KEY], short_list)(keys_kernel)
 
 
 @kept

@@ -109,7 +109,7 @@ def pixels_of_boxes(N: int, P: int, Q: int, box: tuple[int, int]) -> int:
 
 
 def box_of(N: int, P: int, Q: int) -> tuple[int, int]:
-    """Rows and columns of the box that overhangs least; of equals, that with most pixels per image, then the widest."""
+    """Rows and columns of the box that overhangs least; among equals, most pixels per image, then the widest."""
     sides = (1, 2, 4, 8)
     boxes = [(height, width) for height in sides for width in sides if max(height, width) <= 2 * min(height, width)]
     return min(boxes, key=lambda box: (pixels_of_boxes(N, P, Q, box), -box[0] * box[1], -box[1]))
@@ -169,6 +169,6 @@ def _launch(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str
         tiles = boxes * triton.cdiv(K, tile["BLOCK_N"])
         if tile["PER_SM"] == 1:
             return persistent_grid(tiles, processors)
-        return (min(tiles, processors * tile["PER_SM"]),)  # not persistent_grid: the last ones run faster alone
+        return (min(tiles, processors * tile["PER_SM"]),)  # not persistent_grid: the last tiles run faster alone
 
     launch(conv2d_boxes_kernel, grid, *descriptors.values(), N, P, Q, **constants)

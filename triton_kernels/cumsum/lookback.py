@@ -1,4 +1,4 @@
-"""Prefix sums of rows in Triton: adds several programs a row, which look back for the sum of the parts before."""
+"""Prefix sums of rows in Triton: adds to the plain kernel several programs a row, which look back for earlier sums."""
 
 import torch
 import triton
@@ -13,7 +13,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 DETERMINISTIC = True
 
 GROUP = tl.constexpr(32)  # parts that share a total
-KNOWN = tl.constexpr(1 << 32)  # a word from this on has a float32 in its lower half; 0: not yet known
+KNOWN = tl.constexpr(1 << 32)  # words from this value on have a float32 in their lower half; 0: not yet known
 PART, CLEARED = 8192, 1024  # elements per program
 
 
@@ -32,7 +32,7 @@ def publish(word_ptr, value):
 
 @triton.jit
 def awaited(words_ptr, offs, mask):
-    """The numbers of these words, 0 where masked, once all are known."""
+    """Waits until all of these words are known. Returns their numbers, 0 where masked."""
     words = tl.load(words_ptr + offs, mask=mask, other=KNOWN, volatile=True)
     while tl.min(words, 0) < KNOWN:
         words = tl.load(words_ptr + offs, mask=mask, other=KNOWN, volatile=True)

@@ -35,9 +35,9 @@ def persistent_grouped_block_scaled_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of all experts.
 
-    It finds them as that of grouped_matmul, and scales the sums of groups as that of block_scaled_matmul: the tensor
-    cores sum a group from zero, and BLOCK_N divides GROUP, so the columns of a tile have one scale. TMA reads zeros
-    beyond K and N. Rows of the next expert in a tile are multiplied, and not stored.
+    It finds tiles as the kernel of grouped_matmul does, and scales the sums of groups as that of block_scaled_matmul
+    does: the tensor cores sum a group from zero, and BLOCK_N divides GROUP, so the columns of a tile have one scale.
+    TMA reads zeros beyond K and N. Rows of the next expert in a tile are multiplied, and not stored.
     """
     experts = tl.arange(0, EXPERTS)
     sizes = tl.load(sizes_ptr + experts.to(tl.int64) * stride_s, mask=experts < E, other=0)

@@ -157,7 +157,7 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    With w_ih_upper (L - 1, 4H, H) L layers, one after the other, each on the y of the one before: w_hh (L, 4H, H),
+    With w_ih_upper (L - 1, 4H, H) there are L layers, and each takes the y of the one before: w_hh (L, 4H, H),
     bias (L, 4H), h0, c0, h and c (L, B, H); y is that of the last.
 
     The launch is cooperative: it fails unless all programs run at the same time. Each step reads the weights from the

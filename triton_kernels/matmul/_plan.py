@@ -61,16 +61,16 @@ class Tiles(NamedTuple):
 
 # Fitted on an H200.
 LAUNCH_US, ADD_US, PAD_US, FEW_LAUNCH_US = 1.167, 1.415, 2.45, 1.254  # from the launch of each kernel to its first byte
-STEP_CYCLES = 2.986  # fixed part of a step; the next line is per element of its blocks of A and B
-STEP_ELEMENT_CYCLES = 0.05407
-PRODUCTS, COPIES, STORES = 483.1, 68.69, 7.783  # products, and elements to and from shared memory, per cycle
+STEP_CYCLES = 2.986  # fixed part of a step
+STEP_ELEMENT_CYCLES = 0.05407  # per element of a step's blocks of A and B
+PRODUCTS, COPIES, STORES = 483.1, 68.69, 7.783  # multiply-adds, and elements to and from shared memory, per cycle
 STORE_ODD = 0.4436  # extra time of single-element stores (64 per thread), relative to wide stores
 A_ODD, B_ODD = 2.506, 3.274  # extra time of a step whose A, or B, is copied by single elements, relative to the step
 PROGRAM_CYCLES = 1052.0  # per program outside its steps, while other programs run
-L2_BYTES = 137.9  # per cycle and multiprocessor; above the rate of the L2 cache, since concurrent programs share reads
+L2_BYTES = 137.9  # per cycle and multiprocessor; above the L2 cache's rate, since concurrent programs share reads
 MEMORY, ADD_MEMORY, PAD_MEMORY = 0.6317, 0.5469, 0.9386  # shares of the peak memory rate
 FEW_STEP_CYCLES, FEW_ROW_CYCLES = 986.0, 479.0  # per step of the kernel for few rows, and per row in the step
-FEW_PRODUCTS = 7.354  # per cycle and multiprocessor
+FEW_PRODUCTS = 7.354  # multiply-adds per cycle and multiprocessor
 FEW_MEMORY, FEW_ODD = 0.5022, 0.1768  # share of the peak memory rate; extra time of reading single elements
 TILES = (
     Tile(128, 256, 64, 8, 3, 0.307, 1.879),

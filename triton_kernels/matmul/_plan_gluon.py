@@ -41,10 +41,10 @@ class Plan(NamedTuple):
 # Fitted on an H200.
 LAUNCH_US, ADD_US, COPY_US, COPY_OUT_US = 2.074, 1.864, 1.433, 1.328  # from the launch of each kernel to its first byte
 TILE_CYCLES = 807.2  # per tile, before its first step and after its last one
-STEP_CYCLES = 277.0  # fixed part of a step; the next line is per element of the tile
-STEP_ELEMENT_CYCLES = 0.02968
+STEP_CYCLES = 277.0  # fixed part of a step
+STEP_ELEMENT_CYCLES = 0.02968  # of a step, per element of the tile
 STORES = 10.40  # elements per cycle from registers to memory
-L2_BYTES = 43.66  # per cycle and multiprocessor
+L2_BYTES = 43.66  # bytes per cycle and multiprocessor
 MEMORY, ADD_MEMORY, COPY_MEMORY, COPY_OUT_MEMORY = 0.6964, 0.4289, 0.793, 0.5825  # shares of the peak memory rate
 TILES = (
     Tile(2, 256, 4, 16, 2, 0.964),

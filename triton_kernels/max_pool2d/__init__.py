@@ -10,7 +10,7 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-ELEMENTS = 2**15 if INTERPRET else 2048  # of a program
+ELEMENTS = 2**15 if INTERPRET else 2048  # elements of a program
 MOST_CHANNELS = 256
 
 

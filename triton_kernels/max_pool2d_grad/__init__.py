@@ -10,7 +10,7 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-ELEMENTS = 2**15 if INTERPRET else 1024  # of a program
+ELEMENTS = 2**15 if INTERPRET else 1024  # elements of a program
 MOST_CHANNELS = 256
 
 
@@ -70,7 +70,7 @@ def max_pool2d_grad(
 ) -> Float[Tensor, "N H W C"]:
     """dx[n, h, w, c]: the sum of dy[n, p, q, c] over the windows whose largest pixel is x[n, h, w, c].
 
-    Of several equal pixels the first one of a window counts, row by row. A NaN in x is not specified.
+    If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes: x (N, H, W, C), dy (N, P, Q, C), any strides; window (R, S), with padding at most half of it. dx is
     contiguous.

@@ -11,9 +11,9 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-ELEMENTS = 2**15 if INTERPRET else 1024  # of a program
+ELEMENTS = 2**15 if INTERPRET else 1024  # elements of a program
 MOST_CHANNELS = 256
-MOST_PIXELS = 64  # of a window: the loop over them is unrolled, so that their loads are on the way at a time
+MOST_PIXELS = 64  # most pixels of a window: their loop is unrolled, so that their loads overlap
 
 
 @triton.jit
@@ -86,7 +86,7 @@ def max_pool2d_grad(
 ) -> Float[Tensor, "N H W C"]:
     """dx[n, h, w, c]: the sum of dy[n, p, q, c] over the windows whose largest pixel is x[n, h, w, c].
 
-    Of several equal pixels the first one of a window counts, row by row. A NaN in x is not specified.
+    If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes: x (N, H, W, C), dy (N, P, Q, C), any strides; window (R, S) of at most 64 pixels, with padding at most half
     of it. dx is contiguous.

@@ -16,7 +16,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 DETERMINISTIC = True
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
 MOST_ROWS = 512  # most rows of a block, if rows are adjacent in memory
-PROGRAMS = 8  # per multiprocessor
+PROGRAMS = 8  # programs per multiprocessor
 
 
 @triton.jit
