@@ -40,7 +40,7 @@ KERNEL = np.dtype(
         "itemsize": 224,
     }
 )
-"""A record of a kernel; the offsets are those of CUpti_ActivityKernel9."""
+"""A record of a kernel, about as long as one of CUPTI."""
 COPY = np.dtype([("kind", "<u4"), ("pad", "V12"), ("start", "<u8"), ("end", "<u8")])
 KERNEL_KIND = 3
 
@@ -74,13 +74,20 @@ class Library:
         records["start"], records["end"] = starts, starts + 1000
         for axis in "xyz":
             records[f"grid_{axis}"] = records[f"block_{axis}"] = 1
+        self.own_ns += perf_counter_ns() - begin
+        while len(records):
+            records = records[self.deliver(records) :]
+
+    def deliver(self, records: Any) -> int:
+        """Deliver as many records as a buffer holds, and return their number."""
         buffer, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
-        asked = perf_counter_ns()
         self.requested(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(most))
-        given = perf_counter_ns()
-        ctypes.memmove(buffer, records.ctypes.data, records.nbytes)
-        self.own_ns += perf_counter_ns() - given + asked - begin
-        self.completed(None, 0, buffer, size, records.nbytes)
+        begin = perf_counter_ns()
+        count = min(len(records), size.value // records.itemsize)
+        ctypes.memmove(buffer, records.ctypes.data, count * records.itemsize)
+        self.own_ns += perf_counter_ns() - begin
+        self.completed(None, 0, buffer, size, count * records.itemsize)
+        return count
 
 
 def recorder(library: Library) -> CuptiRecorder:

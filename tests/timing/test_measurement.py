@@ -21,11 +21,7 @@ from suite.timing import (
 from suite.timing.recorder import Sample
 from suite.timing.result import MIN_SAMPLES
 from suite.timing.sampling import Measurement
-
-
-def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
-    rules = (interval, more.pop("noise", 0.05), more.pop("least", Least()))
-    return Measurement(calls, target, cache, **more).measure(budget_s, *rules)
+from tests.timing.measured import run
 
 
 def test_measure_end_to_end() -> None:
@@ -140,30 +136,6 @@ def test_no_sample_is_left_when_the_budget_is_spent(us: float) -> None:
     )
 
 
-def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:
-    target, count = FakeTarget(), []
-    slow = target.call("slow", lambda: (count.append(1), 3e6)[1])
-    timings = run(target, slow, target.call("fast", 100.0, vendor=True), budget_s=0.0)
-    assert timings["slow"].samples == 3
-    assert timings["fast"].samples == MIN_SAMPLES
-    assert len(count) <= 7
-    assert timings["slow"].device_us == 3e6
-    assert (timings["slow"].device_us_low, timings["slow"].vs_best_low) == (None, None)
-    assert timings["slow"].vs_best == pytest.approx(100 / 3e6)
-    assert "3 samples are too few" in timings["slow"].flags[0]
-
-
-@pytest.mark.parametrize(("jitter", "samples", "stopped_by"), [(0.001, 6, "interval"), (0.1, MIN_SAMPLES, "budget")])
-def test_a_long_call_stops_as_soon_as_its_interval_is_narrow(jitter: float, samples: int, stopped_by: str) -> None:
-    target, chance, count = FakeTarget(), random.Random(2), []
-    naive = target.call("naive", lambda: (count.append(1), 50_000.0 * chance.uniform(1 - jitter, 1 + jitter))[1])
-    timings = run(target, naive, target.call("vendor", 100.0, vendor=True), budget_s=0.04)
-    assert (timings["naive"].samples, timings["naive"].stopped_by) == (samples, stopped_by)
-    assert timings["naive"].device_us_low < timings["naive"].device_us < timings["naive"].device_us_high
-    if jitter < 0.1:
-        assert len(count) == 2 + 1 + 1 + samples, "warm-up, latency, the trial sample"
-
-
 def test_fast_rounds_do_not_stop_at_once() -> None:
     """On a device that heats up, the first samples agree with each other, but not with later ones."""
     target = FakeTarget()
@@ -191,21 +163,6 @@ def test_pairs_survive_a_drifting_device() -> None:
     )
     assert timings["ours"].vs_best == pytest.approx(2.0, rel=1e-3)
     assert timings["ours"].vs_best_high / timings["ours"].vs_best_low < 1.002
-
-
-def test_a_slow_call_takes_no_samples_from_the_others() -> None:
-    """A call of 50 ms beside one of 0.1 ms, with 40 ms for each: ten samples of one, hundreds of the other."""
-    target, jitter = FakeTarget(), random.Random(2)
-    timings = run(
-        target,
-        target.call("naive", lambda: 50_000.0 * jitter.uniform(0.9, 1.1)),
-        target.call("vendor", lambda: 100.0 * jitter.uniform(0.9, 1.1), vendor=True),
-        budget_s=0.04,
-    )
-    assert (timings["naive"].samples, timings["naive"].stopped_by) == (MIN_SAMPLES, "budget")
-    assert timings["vendor"].samples > 100
-    assert timings["naive"].vs_best == pytest.approx(0.002, rel=0.1)
-    assert timings["naive"].vs_best_low < timings["naive"].vs_best < timings["naive"].vs_best_high
 
 
 def test_the_reference_takes_part_as_long_as_another_call_and_pairs_by_round() -> None:

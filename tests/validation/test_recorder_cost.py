@@ -10,9 +10,10 @@ from validation import recorder_cost
 def test_the_imitation_records_each_launch() -> None:
     library = recorder_cost.Library()
     recorder = recorder_cost.recorder(library)
-    for _ in range(3):
-        recorder.sample("a", library.launch, lambda: (library.launch(), library.launch()))
-    assert [(sample.us, sample.before_us) for sample in recorder.collect()] == [(2.0, 1.0)] * 3
+    for count in (3, 2000):  # the second batch fills more than one buffer
+        for _ in range(count):
+            recorder.sample("a", library.launch, lambda: (library.launch(), library.launch()))
+        assert [(sample.us, sample.before_us) for sample in recorder.collect()] == [(2.0, 1.0)] * count
 
 
 def test_it_prints_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
