@@ -17,7 +17,11 @@ class _Language:
     __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
 
-def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Callable[[Any], Any]:
+def _replace_once(
+    patch: Callable[[Any], Any],
+    nothing: Callable[[], Any],
+    version: Callable[[Any, str, Any], Any] = lambda owner, name, value: value,
+) -> Callable[[Any], Any]:
     """A faster version of the interpreter's function that patches triton.language.
 
     The interpreter calls the function for each launch, and for each function that a kernel calls. Each call searches
@@ -26,6 +30,7 @@ def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Ca
     Args:
         patch: takes a function, patches the modules among its globals, and returns a scope that restores them.
         nothing: returns an empty scope; its `set_attr` replaces an attribute until the scope is restored.
+        version: takes a module or class, the name of an attribute and its new value; returns the value to put there.
     """
     replacements: dict[tuple[int, str], tuple[Any, str, Any]] = {}
     replaced = False
@@ -38,7 +43,7 @@ def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Ca
         if not replacements:
             found = patch(_Language)
             for owner, name, _ in found._changes:
-                replacements[id(owner), name] = owner, name, getattr(owner, name)
+                replacements[id(owner), name] = owner, name, version(owner, name, getattr(owner, name))
             found.restore()
         for change in replacements.values():
             scope.set_attr(*change)
@@ -108,7 +113,11 @@ if INTERPRET:
     interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, interpreter.np.fmin)
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
-        interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)
+        from triton_kernels._runtime import faster
+
+        interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope, faster.version)
+        tl.tensor.__init__ = faster.make_tensor
+        tl.block_type.__init__ = faster.known_blocks(tl.block_type.__init__)
         interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
         interpreter._convert_float = _widens_by_shifting(interpreter._convert_float)
         interpreter.ReduceOps.generic_reduce = _fold
