@@ -113,9 +113,12 @@ if INTERPRET:
     interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, interpreter.np.fmin)
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
-        from triton_kernels._runtime import faster
+        from triton_kernels._runtime import accesses, faster
 
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope, faster.version)
+        for name, version in (("load", accesses.load_at_once), ("store", accesses.store_at_once)):
+            own = getattr(interpreter.InterpreterBuilder, f"create_masked_{name}")
+            setattr(interpreter.InterpreterBuilder, f"create_masked_{name}", version(own))
         tl.tensor.__init__ = faster.make_tensor
         tl.block_type.__init__ = faster.known_blocks(tl.block_type.__init__)
         interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)

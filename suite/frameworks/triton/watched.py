@@ -23,7 +23,7 @@ from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 OWN_FOLDERS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
 """Code in these folders is not a kernel's, and neither is that of OWN_FILES."""
-OWN_FILES = "_runtime/interpreter.py", "_runtime/faster.py"
+OWN_FILES = "_runtime/interpreter.py", "_runtime/faster.py", "_runtime/accesses.py"
 NEAR_BYTES = 1 << 20
 """A pointer this close to a tensor was meant to be in it."""
 

@@ -123,11 +123,12 @@ def copy(x_ptr, y_ptr, rows, columns, other, SIZE: tl.constexpr):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8])
 @pytest.mark.parametrize("other", [0, 3])
-def test_accesses(dtype: torch.dtype, other: int) -> None:
+@pytest.mark.parametrize("size", [8, 32], ids=["few", "many"])
+def test_accesses(dtype: torch.dtype, other: int, size: int) -> None:
     x = torch.arange(3 * 5).reshape(3, 5).to(dtype)
-    y = torch.zeros(8, 8, dtype=dtype)
-    copy[(1,)](x, y, 3, 5, other, SIZE=8)
-    expected = torch.full((8, 8), other, dtype=dtype)
+    y = torch.zeros(size, size, dtype=dtype)
+    copy[(1,)](x, y, 3, 5, other, SIZE=size)
+    expected = torch.full((size, size), other, dtype=dtype)
     expected[:3, :5] = x
     assert torch.equal(y, expected)
 
@@ -140,3 +141,29 @@ def out_of_shape(x_ptr, SIZE: tl.constexpr):
 def test_an_access_of_another_shape_is_refused() -> None:
     with pytest.raises(Exception, match="Expected pointer argument to have shape"):
         out_of_shape[(1,)](torch.zeros(8), SIZE=8)
+
+
+@triton.jit
+def scatter(x_ptr, places_ptr, y_ptr, step, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    tl.store(y_ptr + tl.load(places_ptr + i), tl.load(x_ptr + i * step), mask=i != 3)
+
+
+@pytest.mark.parametrize("size", [64, 256], ids=["few", "many"])
+def test_the_last_value_for_a_place_stays(size: int) -> None:
+    x, y = torch.arange(2 * size), torch.zeros(size, dtype=torch.int64)
+    places = torch.arange(size) // 8
+    scatter[(1,)](x, places, y, 2, SIZE=size)
+    assert y.tolist() == [2 * (8 * i + 7) for i in range(size // 8)] + [0] * (size - size // 8)
+
+
+def test_pointers_at_odd_distances_are_left_to_the_interpreter() -> None:
+    from triton_kernels._runtime import accesses
+
+    x = np.arange(1024, dtype=np.uint8)
+    pointers = x.ctypes.data + np.arange(256, dtype=np.uint64)
+    every = np.ones(256, bool)
+    assert accesses._places(pointers, every, np.dtype(np.int32)) is None
+    memory, offsets, chosen = accesses._places(pointers[:200] * 1, every[:200], np.dtype(np.uint8)) or (None,) * 3
+    assert chosen is None
+    assert np.array_equal(memory[offsets], x[:200])
