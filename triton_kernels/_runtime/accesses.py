@@ -26,6 +26,7 @@ def _places(pointers: Any, mask: Any, kind: Any) -> tuple[Any, Any, Any] | None:
 
     None: too few elements, or pointers that are no multiple of their size apart.
     """
+    mask = np.asarray(mask)  # of a descriptor it is a memoryview
     if pointers.size < FEW or mask.shape != pointers.shape:
         return None
     chosen = None if mask.all() else mask

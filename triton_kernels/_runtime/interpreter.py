@@ -105,6 +105,29 @@ def _fold(self: Any, given: tuple[tl.tensor, ...]) -> list[tl.tensor]:
     return typed(part.handle.data.reshape(left) for part in total)
 
 
+def _without_copies(copy_to_host: Callable[..., Any], copy_back: Callable[..., Any]) -> tuple[Any, Any]:
+    """The interpreter's functions that copy the arguments of a launch to the CPU and back, for those that lie there.
+
+    The interpreter makes new tensors over the same memory, and then copies this memory onto itself.
+    """
+
+    def on_host(value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return value.device.type == "cpu"
+        return not hasattr(value, "base") and (not isinstance(value, tuple) or all(map(on_host, value)))
+
+    def to_host(self: Any, args: Any, kwargs: Any) -> Any:
+        if all(map(on_host, (*args, *kwargs.values()))):
+            return args, kwargs
+        return copy_to_host(self, args, kwargs)
+
+    def back(self: Any, args: Any, args_on_host: Any, kwargs: Any, kwargs_on_host: Any) -> None:
+        if args is not args_on_host:
+            copy_back(self, args, args_on_host, kwargs, kwargs_on_host)
+
+    return to_host, back
+
+
 if INTERPRET:
     from triton.runtime import interpreter
 
@@ -116,6 +139,10 @@ if INTERPRET:
         from triton_kernels._runtime import accesses, faster
 
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope, faster.version)
+        executor = interpreter.GridExecutor
+        executor._init_args_hst, executor._restore_args_dev = _without_copies(
+            executor._init_args_hst, executor._restore_args_dev
+        )
         for name, version in (("load", accesses.load_at_once), ("store", accesses.store_at_once)):
             own = getattr(interpreter.InterpreterBuilder, f"create_masked_{name}")
             setattr(interpreter.InterpreterBuilder, f"create_masked_{name}", version(own))

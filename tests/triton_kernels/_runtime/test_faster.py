@@ -167,3 +167,20 @@ def test_pointers_at_odd_distances_are_left_to_the_interpreter() -> None:
     memory, offsets, chosen = accesses._places(pointers[:200] * 1, every[:200], np.dtype(np.uint8)) or (None,) * 3
     assert chosen is None
     assert np.array_equal(memory[offsets], x[:200])
+
+
+@triton.jit
+def copy_by_descriptor(x, y, SIZE: tl.constexpr):
+    y.store([0, SIZE], x.load([0, SIZE]))
+
+
+@pytest.mark.parametrize("size", [8, 16], ids=["few", "many"])
+def test_accesses_by_descriptors(size: int) -> None:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    x, y = torch.arange(20.0 * 36).reshape(20, 36), torch.zeros(20, 36)
+    block = [size, size]
+    copy_by_descriptor[(1,)](TensorDescriptor.from_tensor(x, block), TensorDescriptor.from_tensor(y, block), SIZE=size)
+    expected = torch.zeros(20, 36)
+    expected[:size, size : 2 * size] = x[:size, size : 2 * size]
+    assert torch.equal(y, expected)
