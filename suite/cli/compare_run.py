@@ -21,6 +21,7 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.files import check_writable
 from suite.core.text import one_line
 from suite.external.source import refuse_unusable
+from suite.hardware import host
 from suite.results.replacing import CODE, refuse_replacing
 from suite.runner.options import Options
 from suite.runner.selection import Selection
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from suite.results.store import Results
     from suite.runner.plan import Job
 
+SHARED = 2
+"""Without times, a CPU's cores share the cases of at least this many operations each: a process takes 3 s to start."""
 OperationFile = tuple[Path, "Kind"]
 """A file that defines the operation, and its kind."""
 
@@ -112,6 +115,8 @@ def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
 
     if all(job.op.over_ranks for job in jobs):
         return 1
+    if gpus is None and options.device.type == "cpu" and not options.timed:
+        return host.cores() if sum(not job.op.over_ranks for job in jobs) >= SHARED * host.cores() else 1
     devices = device_count(gpus, options.device)
     if devices > 1 and options.device.type == "cpu" and options.timed:
         raise UsageError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from suite.checking.problem import Problem
 from suite.checking.repeats import Duration
 from suite.core.phases import Phase, Started
 from suite.external.implementation import ExternalImplementation
@@ -54,7 +53,7 @@ class RankSession(Session):
             case CheckRequest(implementation=ExternalReference() as reference):
                 return super().handle(replace(request, implementation=self._welcome(reference)))
             case ProbeRequest(implementation=ExternalReference() as reference):
-                return super().handle(replace(request, implementation=self._welcome(reference)))
+                return super().handle(replace(request, implementation=self._welcome(reference), every=True))
             case TimeExternalRequest():
                 names = *filter(None, [request.vendor]), self._welcome(request.implementation)
                 how = (request.seed, request.cache, request.transfers, request.max_noise, request.least)
@@ -70,10 +69,6 @@ class RankSession(Session):
 
     def make_problem(self, case: Case, seed: int) -> RankProblem:
         return RankProblem(case, seed, self.torch_device, self.rank)
-
-    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
-        """All telling cases, for the implementations of the tree too: no parity test runs these on the families."""
-        return super()._telling_problems(case, seed, first=False)
 
     def repeats(self, duration: Duration) -> Duration:
         """Ends on all ranks after the same call."""

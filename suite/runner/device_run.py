@@ -215,7 +215,9 @@ class DeviceRun:
         row.reason = joined_reasons(row.reason, reason)
 
     def _probe_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
-        request = ProbeRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
+        # No parity test runs operations over ranks on all families; on a CPU the tests run them on these cases.
+        every = self.options.every_telling or (ops.operation(case).over_ranks and self.device.type == "cuda")
+        request = ProbeRequest(case, implementation.reference, self.options.seed, self.options.timeout_s, every)
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerDiedError as error:

@@ -55,6 +55,8 @@ class Options:
     """The rows that get a sustained time too."""
     telling: bool = False
     """Also check each implementation on its operation's telling cases, once in each dtype and precision."""
+    every_telling: bool = False
+    """Implementations of the tree run all telling cases too, instead of a selection."""
     profiled: bool = False
     """Also profile one call of each implementation with Nsight Compute, after all rows of its case are timed."""
     counted: bool = False

@@ -64,12 +64,16 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """Probe one implementation: call it on the operation's telling cases, in the dtype and precision of `case`."""
+    """Probe one implementation: call it on the operation's telling cases, in the dtype and precision of `case`.
+
+    A user's file gets all of them, and with `every` an implementation of the tree does; else it gets a selection.
+    """
 
     case: Case
     implementation: Reference
     seed: int
     timeout_s: float = FIRST_CALL_S
+    every: bool = False
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ class Session:
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed, first=True)
+        problems = self._telling_problems(request.case, request.seed, first=not request.every)
         implementation = self._find(name, request.case)
         self._report(name, Phase.FIRST_CALL)
         adapter = implementation.adapter

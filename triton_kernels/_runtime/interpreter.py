@@ -17,7 +17,11 @@ class _Language:
     __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
 
-def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Callable[[Any], Any]:
+def _replace_once(
+    patch: Callable[[Any], Any],
+    nothing: Callable[[], Any],
+    version: Callable[[Any, str, Any], Any] = lambda owner, name, value: value,
+) -> Callable[[Any], Any]:
     """A faster version of the interpreter's function that patches triton.language.
 
     The interpreter calls the function for each launch, and for each function that a kernel calls. Each call searches
@@ -26,6 +30,7 @@ def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Ca
     Args:
         patch: takes a function, patches the modules among its globals, and returns a scope that restores them.
         nothing: returns an empty scope; its `set_attr` replaces an attribute until the scope is restored.
+        version: takes a module or class, the name of an attribute and its new value; returns the value to put there.
     """
     replacements: dict[tuple[int, str], tuple[Any, str, Any]] = {}
     replaced = False
@@ -38,7 +43,7 @@ def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Ca
         if not replacements:
             found = patch(_Language)
             for owner, name, _ in found._changes:
-                replacements[id(owner), name] = owner, name, getattr(owner, name)
+                replacements[id(owner), name] = owner, name, version(owner, name, getattr(owner, name))
             found.restore()
         for change in replacements.values():
             scope.set_attr(*change)
@@ -100,6 +105,29 @@ def _fold(self: Any, given: tuple[tl.tensor, ...]) -> list[tl.tensor]:
     return typed(part.handle.data.reshape(left) for part in total)
 
 
+def _without_copies(copy_to_host: Callable[..., Any], copy_back: Callable[..., Any]) -> tuple[Any, Any]:
+    """The interpreter's functions that copy the arguments of a launch to the CPU and back, for those that lie there.
+
+    The interpreter makes new tensors over the same memory, and then copies this memory onto itself.
+    """
+
+    def on_host(value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return value.device.type == "cpu"
+        return not hasattr(value, "base") and (not isinstance(value, tuple) or all(map(on_host, value)))
+
+    def to_host(self: Any, args: Any, kwargs: Any) -> Any:
+        if all(map(on_host, (*args, *kwargs.values()))):
+            return args, kwargs
+        return copy_to_host(self, args, kwargs)
+
+    def back(self: Any, args: Any, args_on_host: Any, kwargs: Any, kwargs_on_host: Any) -> None:
+        if args is not args_on_host:
+            copy_back(self, args, args_on_host, kwargs, kwargs_on_host)
+
+    return to_host, back
+
+
 if INTERPRET:
     from triton.runtime import interpreter
 
@@ -108,7 +136,18 @@ if INTERPRET:
     interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, interpreter.np.fmin)
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
-        interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)
+        from triton_kernels._runtime import accesses, faster
+
+        interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope, faster.version)
+        executor = interpreter.GridExecutor
+        executor._init_args_hst, executor._restore_args_dev = _without_copies(
+            executor._init_args_hst, executor._restore_args_dev
+        )
+        for name, version in (("load", accesses.load_at_once), ("store", accesses.store_at_once)):
+            own = getattr(interpreter.InterpreterBuilder, f"create_masked_{name}")
+            setattr(interpreter.InterpreterBuilder, f"create_masked_{name}", version(own))
+        tl.tensor.__init__ = faster.make_tensor
+        tl.block_type.__init__ = faster.known_blocks(tl.block_type.__init__)
         interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
         interpreter._convert_float = _widens_by_shifting(interpreter._convert_float)
         interpreter.ReduceOps.generic_reduce = _fold

@@ -22,7 +22,8 @@ import triton
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 OWN_FOLDERS = (str(Path(triton.__file__).parent), str(Path(__file__).parent))
-"""Code in these folders is not a kernel's, and neither is that of `_runtime/interpreter.py`."""
+"""Code in these folders is not a kernel's, and neither is that of OWN_FILES."""
+OWN_FILES = "_runtime/interpreter.py", "_runtime/faster.py", "_runtime/accesses.py"
 NEAR_BYTES = 1 << 20
 """A pointer this close to a tensor was meant to be in it."""
 
@@ -179,7 +180,7 @@ def _line() -> str:
     """File and line of the kernel that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and (
-        frame.f_code.co_filename.startswith(OWN_FOLDERS) or frame.f_code.co_filename.endswith("_runtime/interpreter.py")
+        frame.f_code.co_filename.startswith(OWN_FOLDERS) or frame.f_code.co_filename.endswith(OWN_FILES)
     ):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
