@@ -14,6 +14,7 @@ from suite.cluster.devices import environments
 from suite.cluster.ledger import Ledger
 from suite.cluster.messages import Doing, Finished, Own, Setup, Stored
 from suite.core.errors import WorkerError
+from suite.problem.operation import Operation
 from suite.processes.child import KILL_S, SHORT_KILL_S, TICK_S
 from suite.results.row import Key, Row
 from suite.runner import compare as one_device
@@ -47,9 +48,26 @@ def compare(
     ledger = Ledger(shared, options, observer, finished, options.devices)
     with DeviceProcesses(setup_of(shared, options), options.devices) as processes:
         processes.run(ledger)
-    rows = [*ledger.rows, *(one_device.compare(together, options, observer, finished) if together else ())]
+    after = _After(observer, len(ledger.rows))
+    rows = [*ledger.rows, *(one_device.compare(together, options, after, finished) if together else ())]
     order = {job.op.name: number for number, job in enumerate(jobs)}
     return sorted(rows, key=lambda row: order[row.operation])
+
+
+class _After(Observer):
+    """Passes on what follows `before` rows of the same run, and counts these too."""
+
+    def __init__(self, observer: Observer, before: int) -> None:
+        self._observer, self._before = observer, before
+
+    def step(self, step: Step) -> None:
+        self._observer.step(replace(step, done=step.done + self._before, total=step.total + self._before))
+
+    def store(self, operation: Operation, rows: Sequence[Row]) -> None:
+        self._observer.store(operation, rows)
+
+    def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
+        self._observer.case_finished(operation, rows)
 
 
 def setup_of(jobs: Sequence[Job], options: Options) -> Setup:

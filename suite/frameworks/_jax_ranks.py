@@ -29,7 +29,29 @@ def mesh() -> Any:
     on_gpu = torch.cuda.is_available() and dist.get_backend() != "gloo"
     local = [torch.cuda.current_device()] if on_gpu else None
     jax.distributed.initialize(f"{HOST}:{port[0]}", dist.get_world_size(), dist.get_rank(), local_device_ids=local)
+    _keep_programs()
     return jax.sharding.Mesh(np.array(jax.devices()), (AXIS,))
+
+
+def _keep_programs() -> None:
+    """Let this rank write its programs to the compilation cache.
+
+    JAX lets only the first process write, but the keys name the process: all others would compile in every run.
+    """
+    from jax._src import compiler, distributed
+
+    if (write := getattr(compiler, "_cache_write", None)) is None:  # another version of JAX
+        return
+
+    def write_as_first(*args: Any) -> None:
+        state, rank = distributed.global_state, distributed.global_state.process_id
+        state.process_id = 0
+        try:
+            write(*args)
+        finally:
+            state.process_id = rank
+
+    compiler._cache_write = write_as_first
 
 
 def mapped(function: Callable[..., Any]) -> Callable[..., Any]:

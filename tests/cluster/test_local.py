@@ -16,6 +16,7 @@ from commands import SECONDS_TO_END, call, command
 from faulty import ROOT, inject
 
 from suite import hardware
+from suite.cli import compare_run
 from suite.cluster import local
 from suite.core.errors import WorkerError
 from suite.hardware.device import resolve
@@ -23,8 +24,9 @@ from suite.results.csv_file import read_rows
 from suite.results.groups import cases
 from suite.results.row import Row, Status
 from suite.runner.compare import compare as on_one
+from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
-from suite.runner.plan import plan
+from suite.runner.plan import Job, plan
 from suite.runner.selection import Selection
 
 SHARED = ["vector_add", "--device", "cpu", "--no-time", "--gpus", "2"]
@@ -44,6 +46,28 @@ def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
     shared = local.compare(jobs, options)
     assert alike(shared) == alike(on_one(jobs, replace(options, devices=1)))
     assert {(row.host, row.gpu) for row in shared} == {(platform.node(), "")}
+
+
+def test_ranks_come_after_the_shared_cases_and_are_counted_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[Step] = []
+
+    class Watch(Observer):
+        def step(self, step: Step) -> None:
+            steps.append(step)
+
+    monkeypatch.setattr(local.DeviceProcesses, "run", lambda self, ledger: None)
+    monkeypatch.setattr(local.Ledger, "rows", [Row("sum", "", "", "", "numpy")] * 4)
+    monkeypatch.setattr(local, "build_ahead", lambda *_: None)
+    options = Options(resolve("cpu"), timed=False, devices=2)
+    jobs = plan(Selection(("sum", "all_reduce"), ("torch*",), dtypes=("float32",)), options.device)
+
+    def ranked(jobs: list[Job], options: Options, observer: Observer, finished: object) -> list[Row]:
+        observer.step(Step(jobs[0].op.name, "", "checking", 1, 3))
+        return []
+
+    monkeypatch.setattr(local.one_device, "compare", ranked)
+    local.compare(jobs, options, Watch())
+    assert [(step.operation, step.done, step.total) for step in steps] == [("all_reduce", 5, 7)]
 
 
 @pytest.mark.slow(seconds=15)
@@ -131,6 +155,16 @@ def test_processes_that_end_before_their_first_message_end_the_run(
     jobs = plan(Selection(("vector_add",), ("torch",)), options.device)
     with pytest.raises(WorkerError, match=r"every process that takes cases has ended: the worker ended with"):
         local.compare(jobs, options)
+
+
+def test_the_cores_of_a_cpu_share_many_operations_that_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware.host, "cores", lambda: 3)
+    options = Options(resolve("cpu"), timed=False)
+    many = plan(Selection(("sum", "softmax", "sigmoid", "rope", "cumsum", "vector_add"), ("numpy",)), options.device)
+    assert compare_run._devices(many, None, options) == 3
+    assert compare_run._devices(many[1:], None, options) == 1
+    assert compare_run._devices(many, None, replace(options, timed=True)) == 1
+    assert compare_run._devices(many, "2", options) == 2
 
 
 def test_times_of_processes_that_share_a_cpu_are_refused(
