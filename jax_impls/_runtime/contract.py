@@ -347,7 +347,8 @@ def check_lstm(
 ) -> tuple[int, int, int, int]:
     """Checks an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
 
-    With w_ih_upper (L - 1, 4H, H) L layers: w_hh (L, 4H, H), bias (L, 4H), h0 and c0 (L, B, H). Returns T, B, I and H.
+    With w_ih_upper (L - 1, 4H, H) there are L layers: w_hh (L, 4H, H), bias (L, 4H), h0 and c0 (L, B, H).
+    Returns T, B, I and H.
     """
     T, B, I = check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
     upper = () if w_ih_upper is None else check_dims("lstm", "w_ih_upper", w_ih_upper, ("L - 1", "4 H", "H"))[:1]

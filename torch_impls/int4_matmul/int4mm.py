@@ -12,7 +12,7 @@ VENDOR = "PyTorch (tinygemm)"
 INNER_K_TILES = 8
 """Tiles of 16 terms that the GPU's operator keeps together."""
 ROWS = 16
-"""Rows of the weights of which N must be a multiple."""
+"""N, the number of rows of the weights, must be a multiple of this."""
 
 
 def int4_matmul(

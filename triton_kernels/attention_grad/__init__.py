@@ -129,10 +129,10 @@ def keys_kernel(
     tl.store(dv_ptr + offs, dv * load_scale(scale_do_ptr), mask=keys[:, None] < S_k)
 
 
+CONFIGS = [config_of(*tile) for tile in ((64, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2))]
+CONFIGS += [config_of(*tile) for tile in ((16, 32, 8, 2), (32, 32, 8, 2))]  # for float32
+KEY = ["G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
 if not INTERPRET:
-    CONFIGS = [config_of(*tile) for tile in ((64, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2))]
-    CONFIGS += [config_of(*tile) for tile in ((16, 32, 8, 2), (32, 32, 8, 2))]  # for float32
-    KEY = ["G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
     queries_kernel = autotune(CONFIGS, ["H", *KEY], short_list)(queries_kernel)
     keys_kernel = autotune(CONFIGS, ["H_kv", *KEY], short_list)(keys_kernel)
 
