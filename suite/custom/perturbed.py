@@ -13,6 +13,7 @@ exactly, each element gets a random error before it is rounded and stored:
     functions    except sums, products, quotients and roots: another 4u of float32, which is two units in the last place
     tf32         the factors of products vary by the unit roundoff of tf32, the product by twice that
 
+Norms and softmax are replaced by such operations; a batch norm is one step with errors as large (`batch_norm.py`).
 Exact results, such as a maximum, a copy or a sum of small integers, stay exact. If the last operation is exact,
 `unrounded` omits the rounding of the operation before it. An operation that was not exact in an earlier run of the same
 reference is taken for inexact, and computed once. `amplification` multiplies all errors. Errors of an amplified
@@ -33,6 +34,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from suite.custom import batch_norm
 from suite.custom.shadow import forget, is_known, known, remember
 from suite.numerics.bounds import EXP_ULPS
 from suite.numerics.formats import unit_roundoff
@@ -92,6 +94,8 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in batch_norm.FORMS and _is_narrow(args[0]):
+            return self._normalized(func, args, kwargs)
         if (parts := _decompositions().get(func)) is not None:
             with self:
                 return parts(*args, **kwargs)
@@ -167,11 +171,30 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         size = value.abs() * relative
         if name in ADDS_ONE:
             size += 2.0 * U * (1.0 + given.abs().to(torch.float64).clamp_(max=ADDS_ONE_LIMIT))
+        return self._moved(value, size, dtype)
+
+    def _moved(self, value: torch.Tensor, size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The values with random errors of at most `size`. Neither makes a finite number of `dtype` infinite."""
         largest = torch.finfo(dtype).max
         moved = torch.addcmul(value, size, self._noise(value), value=self._amplification)
         if not moved.is_complex():
             moved.clamp_(-largest, largest)
         return torch.where(value.abs() <= largest, moved, value)
+
+    def _normalized(self, func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+        """The results of a batch norm with random errors. Running values get theirs."""
+        found = batch_norm.normalized(func, args, kwargs, lambda like: self._noise(like) * self._amplification)
+        for name, new in found.running.items():
+            position = [each.name for each in func._schema.arguments].index(name)
+            stored = args[position] if position < len(args) else kwargs[name]
+            value = self._moved(new, new.abs() * U, stored.dtype)
+            stored.copy_(value)
+            remember(stored, value)
+        unrounded = self._moved(found.y, found.size, args[0].dtype)
+        y = unrounded.to(args[0].dtype)
+        remember(y, unrounded)
+        saved = [each.to(torch.float32) for each in found.saved] or [args[0].new_empty(0)] * 2
+        return (y, *saved)
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
         """Random numbers, uniform within -1 and 1, in the shape of `like`."""
@@ -296,9 +319,6 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
             aten._log_softmax,
             aten.native_layer_norm,
             aten.native_group_norm,
-            aten.native_batch_norm,
-            aten._native_batch_norm_legit,
-            aten._native_batch_norm_legit_no_training,
             aten._fused_rms_norm,
         ]
     )

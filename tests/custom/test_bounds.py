@@ -222,6 +222,6 @@ def test_a_weak_bound_is_known_to_all_copies_of_a_problem(tmp_path: Path) -> Non
     op = operation(tmp_path, SOFTMAX + "tolerance = 9.0\n")
     problem = Problem(op.case((8, 400), "float32"), 0, CPU)
     assert problem.weak_bound is None
-    list(problem.with_buffers(lambda size: torch.empty(size, dtype=torch.uint8)).truth(0))
+    list(problem.with_buffers(lambda size, _: torch.empty(size, dtype=torch.uint8)).truth(0))
     assert problem.weak_bound is not None
     assert problem.weak_bound.reason.endswith("zeros would pass")
