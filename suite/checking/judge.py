@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from suite.checking.aggregate import Aggregate
+from suite.checking.memory import identical
 from suite.core.errors import SuiteError
 from suite.core.integers import index_at
 from suite.numerics.formats import max_finite, ulp
@@ -86,21 +87,33 @@ def judge_together(
 ) -> list[Verdict]:
     """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
 
-    An output on another device is copied to the device of the truth, a piece at a time.
+    An output on another device is copied to the device of the truth, a piece at a time. Of outputs with the same bits
+    one is judged, because comparing bits takes far less time.
     """
     refusals = [_misfit(output, shape, dtype, device) for output in outputs]
-    totals = [Tally(aggregates=[Aggregate() for _ in results]) for _ in outputs]
+    judged: list[torch.Tensor] = []
+    fits = [refusal is None for refusal in refusals]
+    places = [_place(output, judged) if fit else None for output, fit in zip(outputs, fits, strict=True)]
+    totals = [Tally(aggregates=[Aggregate() for _ in results]) for _ in judged]
     for truth in truths:
         which = _result_of(truth, results)
-        for output, refusal, total in zip(outputs, refusals, totals, strict=True):
-            if refusal is None:
-                total.add(_judge_piece(output, truth, dtype, position))
-                total.aggregates[which].add(truth.numbers(output[truth.index]), truth, truth.dtype or dtype)
+        for output, total in zip(judged, totals, strict=True):
+            total.add(_judge_piece(output, truth, dtype, position))
+            total.aggregates[which].add(truth.numbers(output[truth.index]), truth, truth.dtype or dtype)
         del truth  # frees its memory for the next piece
+    verdicts = [_verdict(output, total, results) for output, total in zip(judged, totals, strict=True)]
     return [
-        refused(refusal) if refusal is not None else _verdict(output, total, results)
-        for output, refusal, total in zip(outputs, refusals, totals, strict=True)
+        refused(refusal or "") if place is None else verdicts[place]
+        for place, refusal in zip(places, refusals, strict=True)
     ]
+
+
+def _place(output: torch.Tensor, judged: list[torch.Tensor]) -> int:
+    """The place in `judged` of an output with the same bits; adds `output` if there is none."""
+    place = next((i for i, other in enumerate(judged) if identical(output, other)), len(judged))
+    if place == len(judged):
+        judged.append(output)
+    return place
 
 
 def _result_of(truth: Truth, results: Results) -> int:

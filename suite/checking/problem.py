@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -15,6 +15,7 @@ from suite.numerics import subnormals
 from suite.problem import outputs
 
 if TYPE_CHECKING:
+    from suite.checking.judge import Verdict
     from suite.numerics.weak_bound import WeakBound
     from suite.problem.case import Case
     from suite.problem.truth import Truth
@@ -24,6 +25,13 @@ TRUTH_BYTES = 2 * 8
 KEPT_BYTES = 1 << 31
 """Limit in bytes for the truths of both draws to be kept for the next implementation. On a GPU the limit is an eighth
 of its free memory if that is more."""
+
+
+class Right(NamedTuple):
+    """A result that is right, and the verdict on it."""
+
+    output: torch.Tensor
+    verdict: Verdict
 
 
 class Problem:
@@ -41,6 +49,8 @@ class Problem:
         self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
+        self.right: dict[int, Right] = {}
+        """For each draw a result that is right, if it is small enough to keep."""
         self._weak: list[WeakBound] = []
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
@@ -105,6 +115,11 @@ class Problem:
                 return self._computed(draw)
             self._truths[draw] = list(self._computed(draw))
         return self._truths[draw]
+
+    def keeps_right(self, output: torch.Tensor) -> bool:
+        """True if an output is contiguous, and small enough for those of both draws to be kept."""
+        room = torch.cuda.mem_get_info(self.device)[0] // 16 if self.device.type == "cuda" else KEPT_BYTES // 8
+        return len(self.draws) * output.numel() * output.element_size() <= room and bool(output.is_contiguous())
 
     def _computed(self, draw: int) -> Iterator[Truth]:
         """Compute the truth of a draw, and note a weak bound."""

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import CPU
 
-from suite.checking.judge import Verdict, _judge_piece, _ordinary, judge
+from suite.checking import judge as judging_module
+from suite.checking.judge import Verdict, _judge_piece, _ordinary, judge, judge_together
 from suite.core.errors import SuiteError
 from suite.problem.truth import Truth
 
@@ -24,6 +25,17 @@ def pieces(*values: float, limit: float = 1e-3) -> list[Truth]:
 def against(got: list[float], *expected: float, dtype: str = "float32", limit: float = 1e-3) -> Verdict:
     output = torch.tensor(got, dtype=getattr(torch, dtype))
     return judge(output, pieces(*expected, limit=limit), shape=(len(got),), dtype=dtype)
+
+
+def test_outputs_with_the_same_bits_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = []
+    monkeypatch.setattr(judging_module, "_judge_piece", lambda *given: (count.append(1), _judge_piece(*given))[1])
+    right, wrong = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0])
+    outputs = [wrong, right, right.clone(), torch.tensor([1.0]), wrong.clone(), torch.tensor([1.0, 2.0005])]
+    found = judge_together(outputs, pieces(1.0, 2.0), shape=(2,), dtype="float32")
+    assert len(count) == 3
+    assert [each.agrees for each in found] == [False, True, True, False, False, True]
+    assert found == [judge(each, pieces(1.0, 2.0), shape=(2,), dtype="float32") for each in outputs]
 
 
 def test_nan_and_infinities_must_stand_where_the_truth_has_them() -> None:

@@ -10,6 +10,7 @@ import torch
 from checked_calls import problem
 
 from suite import ops
+from suite.checking.check import judge_draw
 from suite.checking.memory import copies_with_layout, same_bits
 from suite.numerics import formats
 from suite.numerics.sampled import STATISTICS_BYTES
@@ -22,6 +23,26 @@ def test_nan_equals_any_other_nan_and_a_zero_not_its_negative() -> None:
     assert not same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
     assert not same_bits(quiet, torch.tensor([1.0]))
     assert same_bits(torch.empty(0), torch.empty(0))
+
+
+def test_a_result_with_the_bits_of_a_right_one_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = problem("vector_add", (257,))
+    right = torch.add(*at.draws[0])
+    wrong = right.clone()
+    wrong[128] += 1.0
+    assert not judge_draw(wrong, at, 0).agrees
+    assert not judge_draw(wrong, at, 0).agrees, "a wrong result is not kept"
+    verdict = judge_draw(right, at, 0)
+    assert verdict.agrees
+    judged = []
+    monkeypatch.setattr(at, "truth", lambda draw: (judged.append(draw), list(at._computed(draw)))[1])
+    assert judge_draw(right.clone(), at, 0) is verdict
+    assert judged == []
+    right[5] = 7.0
+    assert not judge_draw(right, at, 0).agrees, "the kept result is a copy"
+    assert not judge_draw(torch.add(*at.draws[0]), at, 1).agrees, "each draw has its own"
+    assert judge_draw(torch.add(*at.draws[0])[:-1], at, 0).reason.startswith("shape")
+    assert judged == [0, 1, 0]
 
 
 @pytest.mark.parametrize("inputs", ["strided", "offset", "broadcast"])
