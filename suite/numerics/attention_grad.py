@@ -308,4 +308,7 @@ def sums_over_queries(p_ds: Pairs, q: torch.Tensor, do: torch.Tensor, scale: flo
 
 def empty_sum(shape: tuple[int, ...], repeated: torch.Tensor) -> Sum:
     """Return a sum of nothing, on the device of `repeated`."""
-    return Sum(*(torch.zeros(shape, dtype=torch.float64, device=repeated.device) for _ in range(4)), repeated)
+    value, variance, shift, squares = (
+        torch.zeros(shape, dtype=torch.float64, device=repeated.device) for _ in range(4)
+    )
+    return Sum(value, variance, shift, squares, repeated)
