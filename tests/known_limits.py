@@ -20,6 +20,9 @@ AMX = BF16 if "amx_bf16" in CPU_FLAGS else ()
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
 OF_OTHERS = "XLA multiplies the rows of other experts by 0, and 0 times NaN or infinity is NaN"
 ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
+BESIDE = "the bfloat16 tiles of this CPU (AMX), which oneDNN uses, multiply the first elements of the next row by 0"
+ONE_INFINITE = "PyTorch's float16 kernel gives 0, not NaN, where one score of a query is infinite"
+SCALED_16 = "scaled q and k are rounded to bfloat16, which moves scores of hundreds by more than float8 sums do"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
 
 KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
@@ -112,3 +115,11 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
 
 An entry that no longer holds fails its test. The suite's own kernels have entries only for the tools that run them.
 """
+
+SOME_DRAWS: dict[tuple[str, str, str], tuple[tuple[str, ...], str]] = {
+    **{("attention", each, "infinity@1"): (("float16",), ONE_INFINITE) for each in ("torch", "torch/flash")},
+    ("attention", "torch", "large_logits"): (FLOAT8, SCALED_16),
+    **{("attention_grad", each, "large_logits"): (FLOAT8, SCALED_16) for each in ("torch", "jax")},
+    **{("matmul", "torch", each): (AMX, BESIDE) for each in ("infinity", "nan")},
+}
+"""Known limits on a CPU that some draws of inputs show: (operation, implementation, family) -> (dtypes, why)."""

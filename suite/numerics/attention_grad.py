@@ -20,6 +20,7 @@ from suite.numerics.bounds import (
 )
 from suite.numerics.float8 import FLOAT8, sum_losses
 from suite.numerics.formats import OUTPUT_DTYPES, is_narrow, unit_roundoff, working
+from suite.numerics.repeats import marks, repeats
 
 LOG_ERROR = 4.0
 """Error of a float32 logarithm, in unit roundoffs of its value plus 1 (CUDA C++ Programming Guide: lg2.approx)."""
@@ -54,6 +55,31 @@ def float8_factors(v: torch.Tensor, do: torch.Tensor, scale_v: float, scale_do: 
     return Factors(FILLED, ds, o)
 
 
+@dataclass(frozen=True)
+class Equal:
+    """How many rows are equal, whose errors are equal too and add up: each 1, or (heads, 1, 1) of some key heads."""
+
+    keys: torch.Tensor
+    """Rows of k and v."""
+    queries: torch.Tensor
+    """Rows of q and do, of all query heads of a key head."""
+    features: torch.Tensor
+    """Features of v and do, which the sum for delta has as terms."""
+
+
+ONCE = Equal(*[torch.ones((), dtype=torch.float64)] * 3)
+
+
+def equal_in_head(query_marks: torch.Tensor, key_marks: torch.Tensor, v: torch.Tensor, do: torch.Tensor) -> Equal:
+    """Return `Equal` of some key heads, from the marks of their rows: (key heads, group, S_q) and (key heads, S_k).
+
+    v: (key heads, S_k, D). do: (key heads, group, S_q, D).
+    """
+    by_feature = (marks(v.mT, do.flatten(1, 2).mT), key_marks, query_marks.flatten(1))
+    features, keys, queries = (repeats(each)[:, :, None] for each in by_feature)
+    return Equal(keys, queries, features)
+
+
 @dataclass
 class Pairs:
     """Pairs of some queries (rows) with all keys of one head, float64: p, and ds = p (dp - delta) with dp = do v^T.
@@ -75,16 +101,17 @@ class Pairs:
     p_shift: torch.Tensor
     """Largest systematic error of p_ij."""
     ds_shift: torch.Tensor
+    equal: Equal = ONCE
 
 
 def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
-    dtype: str, keys: int | None = None, factors: Factors | None = None,
+    dtype: str, keys: int | None = None, factors: Factors | None = None, equal: Equal = ONCE,
 ) -> Pairs:  # fmt: skip
     """Compute `Pairs` from rows of q and do and all of k and v, of one head or several. hidden: (rows, keys).
 
     keys: the number of keys that an implementation may sum, including hidden ones that are left out here. factors: of
-    p, ds and o where they are rounded; given for float8.
+    p, ds and o where they are rounded; given for float8. equal: see `Equal`; their errors add up in sums over them.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. The errors of the sum, of its logarithm and of the
@@ -93,8 +120,8 @@ def pairs(
        operands, from the sum over the keys, and from the output's rounding. As a row's sum of p dp it has that of the
        logarithm too.
     3. p and ds are rounded to the type of the operands before they enter a product; in 16 bits dp may be too.
-    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0. Float8 sums lose
-       more (`sum_losses`): see `lose_float8`.
+    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0, scaled ds too.
+       Float8 sums lose more (`sum_losses`): see `lose_float8`.
     """
     u, d, keys = unit_roundoff(working(dtype)), k.shape[-1], keys or k.shape[-2]
     depth, factors = depth_of(dtype), factors or Factors(ds=min(scale, 1.0))
@@ -111,23 +138,23 @@ def pairs(
     ds = p * centred
 
     squared = p.square()
-    exponent = (squared * relative).sum(dim=-1, keepdim=True)
-    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=-1, keepdim=True), keys, None, None, dtype)
+    exponent = (squared * relative).sum(dim=-1, keepdim=True) * equal.keys
+    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=-1, keepdim=True), keys, None, equal.keys, dtype)
     exponent += u**2 * (2.0 * (largest.square() + log_sum.square()) + LOG_ERROR**2 * (1.0 + (log_sum - largest) ** 2))
     p_variance = squared * relative
     dp_variance = sum_variance(dp, do.square() @ v.square().mT, d, depth, None, dtype)
     ds_variance = p_variance * centred.square() + squared * dp_variance
-    o_variance = sum_variance(o, squared @ v.square(), keys, depth, None, dtype)
+    o_variance = sum_variance(o, squared @ v.square(), keys, depth, equal.keys, dtype)
     if is_narrow(dtype):
         p_variance += rounding_variance(p, dtype, exact, factors.p)
         ds_variance += rounding_variance(ds, dtype, exact, factors.ds)
         if dtype != FLOAT8:
             ds_variance += squared * rounding_variance(dp, dtype)
         o_variance += rounding_variance(o, dtype, None, factors.o)
-    delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True) + delta.square() * exponent
-    delta_variance += (do.square() * o_variance).sum(dim=-1, keepdim=True)
-    delta_variance += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None, None, dtype)
-    delta_variance += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None, None, dtype)
+    delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True) * equal.keys + delta.square() * exponent
+    delta_variance += (do.square() * o_variance).sum(dim=-1, keepdim=True) * equal.features
+    for terms, count, times in ((do * o, d, equal.features), (p * dp, keys, equal.keys)):
+        delta_variance += sum_variance(delta, terms.square().sum(dim=-1, keepdim=True), count, None, times, dtype)
 
     dot_truncation, key_truncation = truncation(d, depth), truncation(keys, depth)
     moved = (scores - (p * scores).sum(dim=-1, keepdim=True)).mul_(p)
@@ -135,8 +162,8 @@ def pairs(
     ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=-1, keepdim=True).abs() * (u + dot_truncation))
     ds_shift += p * (dot_truncation * dp.abs() + key_truncation * (do * o).abs().sum(dim=-1, keepdim=True))
     p_shift += flushed(p, dtype)
-    ds_shift += flushed(p, dtype) * centred.abs() + flushed(ds, dtype)
-    found = Pairs(p, ds, p_variance, ds_variance, exponent, delta_variance, p_shift, ds_shift)
+    ds_shift += flushed(p, dtype) * centred.abs() + flushed(ds, dtype, min(scale, 1.0))
+    found = Pairs(p, ds, p_variance, ds_variance, exponent, delta_variance, p_shift, ds_shift, equal)
     if dtype == FLOAT8:
         lose_float8(found, (q * scale, k, v, do), scores, dp, o, delta, keys, factors)
     return found
@@ -213,6 +240,8 @@ class Sum:
     shift: torch.Tensor
     squares: torch.Tensor
     """Sum of the squares of the terms."""
+    repeated: torch.Tensor = ONCE.keys
+    """How many terms are equal. It enters `variance`."""
 
     def __iadd__(self, other: Sum) -> Sum:
         for name in ("value", "variance", "shift", "squares"):
@@ -225,7 +254,8 @@ class Sum:
 
     def __getitem__(self, place: int) -> Sum:
         """Return the sum of one of several heads."""
-        return Sum(self.value[place], self.variance[place], self.shift[place], self.squares[place])
+        repeated = self.repeated[place] if self.repeated.ndim else self.repeated
+        return Sum(self.value[place], self.variance[place], self.shift[place], self.squares[place], repeated)
 
     def errors(self, terms: int, dtype: str, parts: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the systematic error and the variance of a sum of `terms` terms.
@@ -234,7 +264,7 @@ class Sum:
         With float8 the results may be rounded to float8 too, as cuDNN's are.
         """
         depth = depth_of(dtype)
-        variance = self.variance + sum_variance(self.value, self.squares, terms, depth, None, dtype)
+        variance = self.variance + sum_variance(self.value, self.squares, terms, depth, self.repeated, dtype)
         if parts is not None and is_narrow(dtype):
             variance += parts * (unit_roundoff(OUTPUT_DTYPES.get(dtype, dtype)) ** 2 / 3.0)
         systematic = self.shift + sum_shift(self.value, terms, depth)
@@ -260,20 +290,25 @@ class Sum:
 def sum_over_keys(p_ds: Pairs, k: torch.Tensor, scale: float) -> Sum:
     """Return dq = scale ds k."""
     value = p_ds.ds @ k
-    variance = p_ds.ds_variance @ k.square() + p_ds.exponent * value.square() + p_ds.delta * (p_ds.p @ k).square()
+    variance = (p_ds.ds_variance @ k.square()).mul_(p_ds.equal.keys)
+    variance += p_ds.exponent * value.square() + p_ds.delta * (p_ds.p @ k).square()
     squares = p_ds.ds.square() @ k.square()
     return Sum(value * scale, variance * scale**2, p_ds.ds_shift @ k.abs() * scale, squares * scale**2)
 
 
 def sums_over_queries(p_ds: Pairs, q: torch.Tensor, do: torch.Tensor, scale: float) -> tuple[Sum, Sum]:
     """Return dk = scale ds^T q and dv = p^T do."""
-    p_squared, ds_squared = p_ds.p.square(), p_ds.ds.square()
-    variance = (p_ds.ds_variance + ds_squared * p_ds.exponent + p_squared * p_ds.delta).mT @ q.square()
+    p_squared, ds_squared, times = p_ds.p.square(), p_ds.ds.square(), p_ds.equal.queries
+    variance = ((p_ds.ds_variance + ds_squared * p_ds.exponent + p_squared * p_ds.delta).mT @ q.square()).mul_(times)
     squares = ds_squared.mT @ q.square()
     dk = Sum(p_ds.ds.mT @ q * scale, variance * scale**2, p_ds.ds_shift.mT @ q.abs() * scale, squares * scale**2)
-    variance = (p_ds.p_variance + p_squared * p_ds.exponent).mT @ do.square()
+    variance = ((p_ds.p_variance + p_squared * p_ds.exponent).mT @ do.square()).mul_(times)
     return dk, Sum(p_ds.p.mT @ do, variance, p_ds.p_shift.mT @ do.abs(), p_squared.mT @ do.square())
 
 
-def empty_sum(shape: tuple[int, ...], device: torch.device) -> Sum:
-    return Sum(*(torch.zeros(shape, dtype=torch.float64, device=device) for _ in range(4)))
+def empty_sum(shape: tuple[int, ...], repeated: torch.Tensor) -> Sum:
+    """Return a sum of nothing, on the device of `repeated`."""
+    value, variance, shift, squares = (
+        torch.zeros(shape, dtype=torch.float64, device=repeated.device) for _ in range(4)
+    )
+    return Sum(value, variance, shift, squares, repeated)

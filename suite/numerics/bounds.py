@@ -137,9 +137,9 @@ def truncation(terms: int, depth: int | None) -> float:
     return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
 
 
-def flushed(x: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Return a bound of the error if `x` becomes 0 where it is below the normal range of the working type."""
-    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT[working(dtype)])
+def flushed(x: torch.Tensor, dtype: str, factor: float = 1.0) -> torch.Tensor:
+    """Return a bound of the error if `factor` times x becomes 0 below the normal range of the working type."""
+    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT[working(dtype)] / factor)
 
 
 def rounding_variance(

@@ -1,4 +1,4 @@
-"""Counts equal terms of a sum, whose rounding errors are not independent.
+"""Counts equal terms of a sum and equal rows of operands, whose rounding errors are not independent.
 
 While partial sums are of one size, adding a term makes an error that depends on the term's last digits alone. Equal
 terms have equal errors then, and terms of opposite sign have opposite ones. Of m terms that are equal, the errors add
@@ -8,6 +8,7 @@ up as one error m times as large. If they follow each other, the partial sums gr
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import torch
 
@@ -41,6 +42,25 @@ def repeats_of_products(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None
     """
     found = torch.minimum(repeats(a), repeats(b.mT).mT)
     return found if bool((found > 1.0).any()) else None
+
+
+def marks(*operands: torch.Tensor) -> torch.Tensor:
+    """Return a number for each row of operands (..., N, D), float32: one number for rows that are equal in all of them.
+
+    The operands agree in all dimensions but D. Rows that differ hardly ever have equal numbers.
+    """
+    first = operands[0]
+    found = torch.zeros(first.shape[:-1], dtype=torch.float64, device=first.device)
+    for place, x in enumerate(operands):
+        weights = torch.linspace(1.0 + place, 2.0 + place, x.shape[-1], dtype=torch.float64, device=x.device).sqrt_()
+        for index in product(*map(range, x.shape[:-2])):
+            found[index] += x[index].double() @ weights
+    return found.abs_().float()  # the last digits depend on a row's place in the product
+
+
+def distinct(*operands: torch.Tensor) -> int:
+    """Return how many rows of operands (..., N, D) differ: errors of equal rows are equal."""
+    return int(marks(*operands).unique().numel())
 
 
 def _repeats(found: torch.Tensor, scale: float) -> torch.Tensor:

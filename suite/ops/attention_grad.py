@@ -11,9 +11,11 @@ from typing import ClassVar
 import torch
 
 from suite.numerics.attention_grad import (
+    Equal,
     Factors,
     Sum,
     empty_sum,
+    equal_in_head,
     float8_factors,
     pairs,
     sum_over_keys,
@@ -23,6 +25,7 @@ from suite.numerics.float8 import FLOAT8, scales
 from suite.numerics.formats import DOUBLE, DTYPES
 from suite.numerics.masks import first_seen, hidden
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import marks
 from suite.ops.attention import SM_SCALE, WINDOWS, Attention, window_of
 from suite.problem import family, numbers, outputs
 from suite.problem.attention_inputs import (
@@ -165,6 +168,8 @@ class AttentionGrad(Attention):
         starts = outputs.starts(self.output_shapes(case))
         window = window_of(case) or max(s_q, s_k)
         factors = self.factors(inputs, case)
+        query_marks, key_marks = marks(inputs[0], inputs[3]).view(b, h_kv, group, s_q), marks(*inputs[1:3])
+        queries, keys = (each.unique().numel() for each in (query_marks, key_marks))  # errors of equal rows are equal
 
         at_once = self._key_heads_at_once(case)
         # Hidden keys are left out unless an input has an infinity or NaN, whose product with 0 is NaN.
@@ -172,26 +177,29 @@ class AttentionGrad(Attention):
         for batch, first in product(range(b), range(0, h_kv, at_once)):
             key_heads = slice(first, min(first + at_once, h_kv))
             several = key_heads.stop - first
-            key_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+            do = inputs[3][batch].unflatten(0, (h_kv, group))[key_heads]
+            equal = equal_in_head(
+                query_marks[batch, key_heads], key_marks[batch, key_heads], inputs[2][batch, key_heads], do
+            )
+            key_sums = [empty_sum((several, s_k, d), equal.queries) for _ in range(2)]
             parts = [torch.zeros_like(total.value) for total in key_sums]
             for member in range(group):
-                member_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
-                query_sums = empty_sum((several, s_q, d), inputs[0].device)
-                self._add_heads(inputs, case, factors, skips, batch, key_heads, member, query_sums, member_sums)
+                member_sums = [empty_sum((several, s_k, d), equal.queries) for _ in range(2)]
+                query_sums = empty_sum((several, s_q, d), equal.keys)
+                self._add_heads(inputs, case, factors, equal, skips, batch, key_heads, member, query_sums, member_sums)
                 together = [query_sums] if group == 1 else [query_sums[place] for place in range(several)]
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
                     begin = starts[0] + (batch * h + head) * s_q * d
-                    yield truth_of(own, begin, min(s_k, window), count, b * h * s_q, case.dtype)
+                    yield truth_of(own, begin, min(s_k, window), count, queries, case.dtype)
                 for total, part, mine in zip(key_sums, parts, member_sums, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
                 del query_sums, together, own, member_sums, mine
             for output, total, part in zip((1, 2), key_sums, parts, strict=True):
                 begin = starts[output] + (batch * h_kv + first) * s_k * d
-                rows = b * min(h * s_q, h_kv * s_k)
                 terms, apart = group * min(s_q, window), part if group > 1 else None
-                yield truth_of(total, begin, terms, count, rows, case.dtype, apart)
+                yield truth_of(total, begin, terms, count, min(queries, keys), case.dtype, apart)
 
     def factors(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Factors | None:
         """Return the `Factors` of float8; None for other types."""
@@ -208,6 +216,7 @@ class AttentionGrad(Attention):
         inputs: tuple[torch.Tensor, ...],
         case: Case,
         factors: Factors | None,
+        equal: Equal,
         skips: bool,
         batch: int,
         key_heads: slice,
@@ -235,7 +244,7 @@ class AttentionGrad(Attention):
                 rows_seen = range(start, start + q.shape[1])
                 unseen = hidden(rows_seen, range(keys.start, keys.stop), s_k - s_q, window, q.device)
             terms = min(s_k, window or s_k)
-            p_ds = pairs(q, k[:, keys], v[:, keys], do, unseen, scale, case.dtype, terms, factors)
+            p_ds = pairs(q, k[:, keys], v[:, keys], do, unseen, scale, case.dtype, terms, factors, equal)
             mine = sum_over_keys(p_ds, k[:, keys], scale)
             for name in ("value", "variance", "shift", "squares"):
                 getattr(query_sums, name)[:, start : start + rows] = getattr(mine, name)
@@ -264,7 +273,7 @@ def truth_of(
 ) -> Truth:
     """Return the truth of a sum, which begins at `begin` in the joined results; see `Sum.errors`.
 
-    count: results of all outputs. rows: all queries, whose errors are independent. In float32 the errors of the
+    count: results of all outputs. rows: those with independent errors. In float32 the errors of the
     exponential may have one sign, and float8's sums lose in one direction: averages have no narrower bound there.
     """
     bound = total.limit(terms, count, dtype, parts).reshape(-1)

@@ -28,8 +28,9 @@ class LayerNormGrad(RmsNormGrad):
     is_square = True
     outputs = ("dx", "dweight", "dbias")
     centered = True
-    # With an infinite weight the sums of a row are infinite, and their difference is NaN or not, by the order of terms.
-    untold: tuple[str, ...] = ("subnormal@", "infinity@1")
+    # With an infinite weight or dy the sums of a row are infinite, and their difference is NaN or not, by the order of
+    # terms.
+    untold: tuple[str, ...] = ("subnormal@", "infinity@1", "infinity@2")
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*RmsNormGrad.ragged),
@@ -54,15 +55,20 @@ class LayerNormGrad(RmsNormGrad):
         return (case.shape, (case["N"],), (case["N"],))
 
     def normed(self, x: torch.Tensor, eps: float, dtype: str) -> Normed:
-        """Norm some rows, float64; the errors are those of `layer_norm_limit`."""
+        """Norm some rows, float64; the errors are those of `layer_norm_limit`.
+
+        A variance by Welford's updates has as terms (x_k - m)^2 with the running mean m: an error e_k of m changes it
+        by 2 (x_k - m) e_k / N each, whose signs are independent. The variance of e_k is at most that of the mean.
+        """
         mean = x.mean(dim=1, keepdim=True)
         centered = x - mean
         scale = centered.square().mean(dim=1, keepdim=True).add_(eps).rsqrt_()
         mean_variance, squares = row_variances(x, centered, dtype)
         shift = mean.abs() * unit_roundoff("float32")
         moved = (mean_variance.sqrt() * deviations(x.numel()) + shift) * scale
-        variance = squares / 4.0 + (moved.square() / 2.0).square()
-        return Normed(centered.mul_(scale), scale, variance, FACTORS, mean_variance, shift)
+        running = mean_variance * scale.square() / max(x.shape[1], 1)
+        variance = squares / 4.0 + running + (moved.square() / 2.0).square()
+        return Normed(centered.mul_(scale), scale, variance, FACTORS, mean_variance, shift, mean * scale)
 
     def flops(self, case: Case) -> int:
         """Count those of rms_norm_grad, and for each element two sums of means, two differences, a sum of dbias."""

@@ -11,7 +11,7 @@ import torch
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DOUBLE, DTYPES, half_smallest, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
-from suite.numerics.repeats import repeats, repeats_of_products
+from suite.numerics.repeats import distinct, repeats, repeats_of_products
 from suite.ops.linear_sigmoid import (
     LAYER,
     ODD,
@@ -170,14 +170,18 @@ class LinearSigmoidGrad(LinearSigmoid):
         return outputs.flat_shape(self.output_shapes(case))
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """Yield dx in blocks of rows of x, then dweight and dbias, which are sums over the blocks."""
+        """Yield dx in blocks of rows of x, then dweight and dbias, which are sums over the blocks.
+
+        The errors of dz are independent unless it is equal, and a product has as many of them as its other factor has
+        distinct rows.
+        """
         m, n, k = case.shape
         count = self.output_shape(case)[0]
         starts = outputs.starts(self.output_shapes(case))
 
-        def piece(begin: int, total: Sum, terms: int, *, products: bool = True) -> Truth:
+        def piece(begin: int, total: Sum, terms: int, independent: int, *, products: bool = True) -> Truth:
             bound = total.limit(terms, count, case, products=products)
-            noise = total.noise(terms, min(m * n, total.value.numel()), case, products=products)
+            noise = total.noise(terms, min(independent, total.value.numel()), case, products=products)
             place = (slice(begin, begin + bound.numel()),)
             return Truth(place, total.value.reshape(-1), bound.reshape(-1), noise)
 
@@ -186,17 +190,18 @@ class LinearSigmoidGrad(LinearSigmoid):
             Sum(*(torch.zeros(shape, dtype=torch.float64, device=weight.device) for _ in range(4)))
             for shape in ((n, k), (n,))
         )
-        together = rows_per_block(max(n, k))
+        together, errors = rows_per_block(max(n, k)), m * n
         for start in range(0, m, together):
             x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[3]))
             gradient = derivative(x, weight, bias, dy, case)
+            errors = min(errors, round(m * n / float(repeats(gradient.dz.reshape(1, -1), m * n))))
             dx = multiply(gradient, weight)
-            yield piece(starts[0] + start * k, dx, n)
+            yield piece(starts[0] + start * k, dx, n, min(errors, m * distinct(weight)))
             del dx, dy
             dweight += multiply(gradient, x, transposed=True)
             dbias += sum_over_rows(gradient)
-        yield piece(starts[1], dweight, m)
-        yield piece(starts[2], dbias, m, products=False)
+        yield piece(starts[1], dweight, m, min(errors, n * distinct(inputs[0])))
+        yield piece(starts[2], dbias, m, errors, products=False)
 
     def flops(self, case: Case) -> int:
         """Count three products; per logit the bias, four for the sigmoid, three for its derivative, one for dbias."""

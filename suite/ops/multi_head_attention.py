@@ -14,7 +14,7 @@ from suite.numerics.attention import attention_error, score_shift
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, rounding_variance, sum_shift, sum_variance, truncation
 from suite.numerics.formats import DOUBLE, DTYPES, is_narrow, unit_roundoff, working
 from suite.numerics.noise import Noise, sample
-from suite.numerics.repeats import repeats
+from suite.numerics.repeats import distinct, repeats
 from suite.problem import blocks, family, numbers, placement
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -71,15 +71,24 @@ def weights_transposed(operand: torch.Tensor, position: int) -> torch.Tensor:
     return placement.transposed(operand, position) if position else operand
 
 
-def token_noise(systematic: torch.Tensor, variance: torch.Tensor, case: Case) -> Noise | None:
-    """Return the noise of some rows in 16 bits, from the roundings of each token's q, k, v and o in a head.
+def token_noise(systematic: torch.Tensor, variance: torch.Tensor, independent: int, case: Case) -> Noise | None:
+    """Return the noise of some rows in 16 bits, with the number of independent errors of the whole result.
 
     In float32 the errors of the exponential may have one sign: averages have no narrower bound there.
     """
     if not is_narrow(case.dtype):
         return None
     at = sample((1, *systematic.shape), systematic.device)[1:]
-    return Noise(systematic[at], variance[at], case["B"] * case["S"] * case["H"])
+    return Noise(systematic[at], variance[at], independent)
+
+
+def independent_errors(x: torch.Tensor, w_v: torch.Tensor, w_out: torch.Tensor, heads: int) -> int:
+    """Return the number of independent roundings of q, k, v and o: one for each token and head.
+
+    Equal tokens have equal ones, and so have equal features of v. With equal columns of w_out, a result depends on the
+    sum of these features alone.
+    """
+    return distinct(x) * min(heads, distinct(w_v), distinct(w_out.T))
 
 
 def equal_features(weights: torch.Tensor, parts: int) -> torch.Tensor:
@@ -180,6 +189,7 @@ class MultiHeadAttention(Operation):
             return
         depth, count = MMA_DEPTH.get(case.dtype), b * s * e
         w_qkv, w_out = (each.double() for each in inputs[1:])
+        independent = independent_errors(inputs[0], w_qkv[2 * e :], w_out, h)
         squared, equal = w_qkv.square(), equal_features(w_qkv, 3 * h).view(3, h)
         for batch in range(b):
             x = inputs[0][batch].double()
@@ -201,7 +211,7 @@ class MultiHeadAttention(Operation):
             bound = limit(systematic + variance.sqrt() * deviations(count), value, case.dtype)
             del qkv, o, o_variance, moved
             for at in blocks.blocks((s, e)):
-                noise = token_noise(systematic[at], variance[at], case)
+                noise = token_noise(systematic[at], variance[at], independent, case)
                 yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None], noise)
 
     def _heads(

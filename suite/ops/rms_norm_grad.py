@@ -41,6 +41,8 @@ class Normed:
     """The variance of the mean."""
     mean_shift: torch.Tensor | float = 0.0
     """The largest error of one sign of the mean, and of the difference from it."""
+    mean: torch.Tensor | float = 0.0
+    """The mean times the scale: xhat + mean is x times the scale."""
 
 
 @dataclass
@@ -64,16 +66,21 @@ def row_gradient(rows: Normed, g: torch.Tensor, *, centered: bool) -> RowGradien
     2. The error of the scale changes scale (g - a) once, and scale xhat b three times: kernels multiply x by scale^3.
     3. The mean's error moves xhat by itself times the scale, and so b by that times a.
     4. Three roundings of each term follow.
+    5. As the mean of x itself has an error of u |mean|, kernels may leave out the mean until the end: b is the mean of
+       g x minus that of g times the mean, and xhat b is x b minus the mean times b.
     """
     u, n, xhat, scale = unit_roundoff("float32"), g.shape[1], rows.xhat, rows.scale
-    products = g * xhat
-    b, b_variance = _mean(products, 4.0 * u)
+    b, b_variance = _mean(g * xhat, 4.0 * u)
     a, a_variance = _mean(g, u) if centered else (torch.zeros_like(b), torch.zeros_like(b))
     first, second = (g - a).abs(), xhat * b
     value = (g - a - second) * scale
-    second.abs_()
+    rounded = 2.0 * second.abs_()
+    if centered:
+        x, mean = xhat + rows.mean, torch.as_tensor(rows.mean)
+        of_x = _mean(g * x, 4.0 * u)[1] + (a_variance + (3.0 * u * a) ** 2) * mean**2
+        b_variance, rounded = b_variance.maximum(of_x), rounded.maximum((x.abs_() + mean.abs()) * b.abs())
     moved = (rows.mean_variance + rows.mean_shift**2) ** 0.5 * scale if centered else 0.0
-    shift = (first + 3.0 * second) * (rows.factors * u) + (g.abs() + 2.0 * a.abs() + 2.0 * second) * (3.0 * u)
+    shift = (first + 3.0 * second) * (rows.factors * u) + (g.abs() + 2.0 * a.abs() + rounded) * (3.0 * u)
     shift = (shift + half_smallest("float32") * n) * scale + half_smallest("float32")
     variance = (first + 3.0 * second).square() * rows.variance + xhat.square() * b_variance + a_variance
     variance += (b.square() + (xhat * a).square()) * moved**2

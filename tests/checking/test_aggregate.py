@@ -13,10 +13,13 @@ from suite import ops
 from suite.checking.check import judge_draw
 from suite.checking.judge import Verdict, judge
 from suite.checking.problem import Problem
+from suite.implementations import builtin
 from suite.numerics.bounds import limit
 from suite.numerics.formats import unit_roundoff
 from suite.numerics.noise import Noise, sample
+from suite.numerics.repeats import distinct
 from suite.problem.truth import Truth
+from validation.sensitivity import honest_results
 
 COUNT = 2**14
 U = unit_roundoff("float32")
@@ -136,3 +139,27 @@ def test_the_stated_error_covers_roundings_of_4096_squares_that_do_not_cancel(dt
         assert truth.noise is not None
         sizes = truth.value[sample(tuple(truth.value.shape), truth.value.device)].abs()
         assert torch.all(truth.noise.systematic >= sizes * drift)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "options", "dtype", "seed"),
+    [
+        ("linear_sigmoid_grad", "dense/repeated0/repeated0/repeated1", {}, "float16", 18),
+        ("multi_head_attention", "repeated1/repeated0/repeated1", {"causal": True}, "bfloat16", 4),
+    ],
+)
+def test_equal_rows_count_as_one_error(name: str, inputs: str, options: dict[str, bool], dtype: str, seed: int) -> None:
+    op = ops.get(name)
+    case = op.case(op.usual_shape, dtype, inputs=inputs, **options)
+    line = builtin.find(name, "torch")
+    (found,) = honest_results([line], case, seed)
+    assert found.reason == ""
+
+
+def test_rows_are_distinct_if_one_operand_differs() -> None:
+    x, y = torch.randn(2, 50, 8).bfloat16(), torch.ones(2, 50, 3)
+    assert distinct(x) == distinct(x, y) == 100
+    assert distinct(x[:1].expand(2, 50, 8)) == 50
+    assert distinct(y, x[:, :1].expand(2, 50, 8)) == 2
+    assert distinct(y) == 1
+    assert distinct(x[:0]) == 0

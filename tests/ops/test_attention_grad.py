@@ -206,3 +206,36 @@ def test_flops_are_three_and_a_half_times_those_of_attention() -> None:
         shape = (2, 4, 2, 33, 40, 64)
         forward = ops.get("attention").flops(ops.get("attention").case(shape, causal=causal))
         assert OP.flops(OP.case(shape, causal=causal)) == 3.5 * forward
+
+
+def test_numbers_below_the_normal_range_may_be_flushed_after_they_are_scaled() -> None:
+    """XLA on a CPU flushes ds times the scale: 1/8 of the smallest normal number counts times a query of 48."""
+    case = OP.case(OP.families["large_logits"].shapes[0], causal=True, inputs="large_logits")
+    inputs = OP.make_inputs(case, 17, CPU)
+    q, k, v, do = (x.double() for x in inputs)
+    scale = 1.0 / math.sqrt(case["D"])
+    seen = torch.ones(case["S_q"], case["S_k"], dtype=torch.bool).tril(case["S_k"] - case["S_q"])
+    p = torch.softmax((q @ k.mT * scale).masked_fill(~seen, -math.inf), -1)
+    dp = do @ v.mT
+    ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * scale
+    ds[ds.abs() < 2.0**-126] = 0.0
+    dk, dv = ((each.mT @ x).sum(1, keepdim=True) for each, x in ((ds, q), (p, do)))
+    assert ratio((ds @ k, dk, dv), inputs, case) < RIGHT
+
+
+def test_equal_operands_have_equal_errors() -> None:
+    """All pairs have one error: in dp rounded to 16 bits, which a difference from exact numbers does not cancel."""
+    case = OP.case(OP.usual_shape, "bfloat16", inputs="repeated")
+    inputs = OP.make_inputs(case, 10, CPU)
+    q, k, v, do = (x.double() for x in inputs)
+    group, scale = case["H"] // case["H_kv"], 1.0 / math.sqrt(case["D"])
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    p = torch.softmax(q @ k.mT * scale, -1)
+    o = (p @ v).to(inputs[0].dtype).double()
+    ds = p * ((do @ v.mT).to(inputs[0].dtype).double() - (do * o).sum(-1, keepdim=True))
+    rounded_p, rounded_ds = (x.to(inputs[0].dtype).double() for x in (p, ds))
+    dk, dv = (
+        (each.mT @ x).unflatten(1, (case["H_kv"], group)).sum(2)
+        for each, x in ((rounded_ds * scale, q), (rounded_p, do))
+    )
+    assert ratio((rounded_ds @ k * scale, dk, dv), inputs, case) < RIGHT
