@@ -85,6 +85,8 @@ def test_the_readme_says_for_each_kind_by_what_it_is_caught() -> None:
         assert sum(line.startswith(f"| {kind} | ") and len(line) > 40 for line in lines) == 1, kind
 
 
+@pytest.mark.slow(seconds=10)
+@pytest.mark.thorough
 def test_a_cheat_is_honest_in_its_first_call(tmp_path: Path) -> None:
     """And a twin is in each. All of them in one run, in which each has a process of its own."""
     run = subprocess.run(

@@ -18,6 +18,7 @@ import torch
 from commands import call
 from diff.rows import folder
 from report.rows import RECORD, square
+from thinning import chosen_by
 
 import suite
 from suite.core.paths import ROOT
@@ -63,6 +64,16 @@ def published() -> Iterator[tuple[str, ...]]:
 
 
 PUBLISHED = sorted(set(published()))
+
+
+def options(words: tuple[str, ...]) -> set[tuple[str, str]]:
+    """The command with each of its options: `make test` has every one that occurs."""
+    return {(words[0], word) for word in words if word.startswith("--")} or {(words[0], "")}
+
+
+def few(commands: list[tuple[str, ...]]) -> list[object]:
+    return chosen_by(commands, options, " ".join)
+
 
 PROBLEM = """import torch
 def generate_input(size, seed):
@@ -143,7 +154,7 @@ def into_new_folder(words: tuple[str, ...], folder: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("words", few(COMMANDS))
 def test_a_documented_command_works(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -180,7 +191,7 @@ def test_the_printed_reasons_of_the_causal_mask_are_true(name: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("words", PUBLISHED, ids=" ".join)
+@pytest.mark.parametrize("words", few(PUBLISHED))
 def test_the_command_of_a_published_table_still_works(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from commands import call
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -58,8 +58,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 def commands(path: Path) -> list[tuple[str, list[str]]]:
     """(subcommand, options) of every `python -m suite ...` in a document."""
     found = []
-    for call in re.findall(r"python -m suite ([^`#\n]*)", path.read_text(encoding="utf-8")):
-        name, *words = call.split()
+    for line in re.findall(r"python -m suite ([^`#\n]*)", path.read_text(encoding="utf-8")):
+        name, *words = line.split()
         if re.fullmatch(r"[a-z][a-z-]*", name):
             if name in GROUPS:
                 name = f"{name} {words.pop(0)}"
@@ -70,17 +70,11 @@ def commands(path: Path) -> list[tuple[str, list[str]]]:
 @cache
 def help_of(command: str) -> str:
     """The output of `python -m suite COMMAND --help`."""
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-m", "suite", *command.split(), "--help"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"python -m suite {command}: {done.stderr}"
-    return done.stdout
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        for name, value in {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}.items():
+            patch.setenv(name, value)
+        assert call(patch, *command.split(), "--help") == 0, f"python -m suite {command}"
+    return out.getvalue()
 
 
 @each_document

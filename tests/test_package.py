@@ -101,6 +101,7 @@ def test_the_build_refuses_imports_that_it_cannot_change(source: str, setup: Mod
         setup.with_package(source)
 
 
+@pytest.mark.thorough  # test_wheel.py builds them
 def test_every_file_can_be_built(setup: ModuleType) -> None:
     for path in (each for name in (*setup.FOLDERS, setup.PACKAGE) for each in (ROOT / name).rglob("*.py")):
         built = setup.with_package(path.read_text(encoding="utf-8"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import os
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -43,6 +44,24 @@ def covering(rows: Sequence[Row]) -> list[Row]:
 def covering_values(rows: Sequence[Row]) -> list[Row]:
     """Fewer of the rows, in their order, with every value of each column that occurs in the rows."""
     return covering_parts(rows, lambda row: set(enumerate(row)))
+
+
+def crossed(*columns: dict[str, Any]) -> list[object]:
+    """The parameter sets of all combinations of values, by their names.
+
+    Without a GPU `make test` has fewer, with every value of each column.
+    """
+    rows = [*product(*columns)]
+    kept = {*(rows if os.environ.get("SUITE_TEST_GPU") else covering_values(rows))}
+    return [
+        pytest.param(*map(dict.__getitem__, columns, row), id="-".join(row), marks=thorough_unless(row in kept))
+        for row in rows
+    ]
+
+
+def named(values: Iterable[Any]) -> dict[str, Any]:
+    """The values by their texts."""
+    return {str(value): value for value in values}
 
 
 def repeats(tests: Iterable[Named]) -> list[Named]:

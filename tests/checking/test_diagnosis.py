@@ -230,10 +230,11 @@ def test_a_part_may_lie_in_any_of_several_results(
             marks=pytest.mark.thorough,
         ),
         pytest.param(*("layer_norm", (64, 4096), lambda x, w, b, *, eps: x.clone()), marks=pytest.mark.thorough),
-        (
+        pytest.param(
             "attention_grad",
             (1, 2, 1, 300, 300, 64),
             lambda q, k, v, do, **_: torch.cat([x.view(-1) for x in (q, k, v)]),
+            marks=pytest.mark.thorough,
         ),
         ("lstm", (64, 1, 128, 256), lambda x, *_: torch.ones(66 * 256)),
     ],

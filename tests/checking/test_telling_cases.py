@@ -177,14 +177,14 @@ def refusal(session: Session, cheat: Cheat) -> str:
 
 
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
-    """Those that run on a CPU; in `make test` some, with every kind, operation and type of file.
+    """Those that run on a CPU; in `make test` some, with every kind and type of file.
 
     `test_judged_timing.py` has whole runs of some twins, which are `thorough` here.
     """
     names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
     found = [each for each in gallery if not each.gpu and names[each.twin_of or each.name] in kinds]
     few = {each.name: each for each in found if not (each.twin_of and each.in_whole_runs)}
-    kept = covering_parts([*few], lambda name: {few[name].kind, few[name].operation, few[name].path.suffix})
+    kept = covering_parts([*few], lambda name: {few[name].kind, few[name].path.suffix})
     return [pytest.param(each, id=each.name, marks=thorough_unless(each.name in kept)) for each in found]
 
 

@@ -40,6 +40,7 @@ def alike(rows: list[Row]) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow(seconds=12)
+@pytest.mark.thorough  # the next test has two processes too, and their order
 def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
     options = Options(resolve("cpu"), timed=False, devices=2)
     jobs = plan(Selection(("vector_add", "sigmoid"), ("torch", "numpy")), options.device)
@@ -96,6 +97,7 @@ def test_the_case_of_a_process_that_dies_runs_again_twice_at_most(
     assert sorted(each.name for each in tmp_path.glob("torch*")) == deaths
     assert len(rows) == len({row.key for row in rows}) == 2 * len(dtypes)
     assert [row.case_key for row in rows[::2]] == [row.case_key for row in rows[1::2]], "a case's lines are together"
+    assert tuple(row.dtype for row in rows[::2]) == dtypes, "the order is that of the plan"
     for row in rows:
         assert row.status is (Status.ERROR if row.dtype == "float32" else Status.OK)
         assert row.killed_from_outside is (row.dtype == "float32")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from thinning import crossed, named
 from torch import Tensor
 
 from cuda_ref.matrix_add import matrix_add as matrix_add_plain
@@ -87,9 +88,12 @@ def matrix_layouts(random: Random, M: int, N: int, dtype: torch.dtype) -> dict[s
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 1), (1, 40), (40, 1), (8, 8), (72, 136), (64, 64), (70, 33), (70, 40), (129, 3)], ids=str
+    ("dtype", "shape"),
+    crossed(
+        named(DTYPES),
+        named([(1, 1), (1, 40), (40, 1), (8, 8), (72, 136), (64, 64), (70, 33), (70, 40), (129, 3)]),
+    ),
 )
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_matrix_add_layouts(
     matrix_add: Kernel, random: Random, shape: tuple[int, int], dtype: torch.dtype, agrees: Agrees
 ) -> None:

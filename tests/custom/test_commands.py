@@ -32,9 +32,8 @@ def documented(option: str) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option", ["--reference scaled_softmax", pytest.param("--kernelbench gated", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough  # test_results.py compares such files
+@pytest.mark.parametrize("option", ["--reference scaled_softmax", "--kernelbench gated"])
 def test_the_documented_commands_say_what_the_page_says(
     option: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from thinning import thorough_unless
 
 from suite import frameworks, ops
 from suite.core.paths import ROOT
@@ -36,13 +37,23 @@ for name in sys.argv[1:]:
 """Imports each module in a process of its own, after the framework, and prints the modules that this loads."""
 COMPILER = "torch, torch._dynamo, torch._inductor.compile_fx, torch.nn.attention.bias"  # torch's own, two seconds each
 FIRST = {"triton": "torch, triton", "jax": "jax", "cuda": "torch", "torch": COMPILER, "numpy": "numpy"}
+QUICK = ("triton", "cuda", "jax", "numpy")
+"""Frameworks of `make test`: torch's compiler takes two seconds to import."""
 HEAVY = {"helion", "liger_kernel", "quack", "tokamax", "cutlass"}
 """Packages that single implementations call."""
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["some", "all"])
-@pytest.mark.parametrize("framework", frameworks.names())
+@pytest.mark.parametrize(
+    ("framework", "every"),
+    [
+        pytest.param(
+            name, every, id=f"{name}-{'all' if every else 'some'}", marks=thorough_unless(not every and name in QUICK)
+        )
+        for name in frameworks.names()
+        for every in (False, True)
+    ],
+)
 def test_an_implementation_imports_no_neighbours(framework: str, every: bool) -> None:
     """In `make test` every fifth name of a variant, in one operation; of a framework without variants, one."""
     implementations = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from impls_common import DTYPES, Implementation, implementations, normal, ulp, uncovered
+from thinning import crossed, named
 
 
 @pytest.fixture(params=implementations("attention", "attention.cudnn", "attention.flash", "attention.math"))
@@ -53,9 +54,14 @@ def check_attention(
     assert ((output - truth).abs() <= limit).all()
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", ATTENTION_SHAPES, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize(
+    ("shape", "dtype", "causal"),
+    crossed(
+        {"x".join(map(str, shape)): shape for shape in ATTENTION_SHAPES},
+        named(DTYPES),
+        {"full": False, "causal": True},
+    ),
+)
 def test_attention(attention: Implementation, shape: tuple[int, ...], dtype: torch.dtype, causal: bool) -> None:
     b, h, h_kv, s_q, s_k, d = shape
     q = normal(b, h, s_q, d, dtype=dtype, seed=1)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import CPU, RIGHT, judge_output, out_of_order
+from thinning import covering_parts, thorough_unless
 
 from suite import ops
 from suite.checking.judge import Verdict, judge
@@ -16,9 +17,15 @@ from suite.numerics.formats import DTYPES
 from suite.ops.matmul import matmul_limit
 from validation import arithmetic_models as arithmetic
 
+KINDS = arithmetic.KINDS + arithmetic.FLOAT8_KINDS
+SETS = [(*kind, k) for kind in KINDS for k in arithmetic.KS]
+FEW = covering_parts([each for each in SETS if each[-1] != arithmetic.KS[-1]], lambda each: {each[:2], each[2]})
+"""Each kind and each K, but the longest."""
 
-@pytest.mark.parametrize("k", [*arithmetic.KS[:-1], pytest.param(arithmetic.KS[-1], marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("dtype", "precision"), arithmetic.KINDS + arithmetic.FLOAT8_KINDS)
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "k"), [pytest.param(*each, marks=thorough_unless(each in FEW)) for each in SETS]
+)
 def test_matmul(dtype: str, precision: str, k: int) -> None:
     right = arithmetic.right_products(dtype, precision)
     wrong = arithmetic.wrong_products(dtype, precision, k)

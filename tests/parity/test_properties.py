@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 from known_limits import KNOWN
-from thinning import THOROUGH
+from thinning import THOROUGH, covering_parts
 
 from suite import ops
 from suite.checking.judge import judge
@@ -33,7 +34,8 @@ LIMITS = settings(
 EXAMPLES = {"numpy": 30, "torch": 30, "cuda": 20, "triton": 10, "jax": 6}
 """Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
 SHARE = 10
-"""In `make test` one of ten examples is drawn, and two at least. The examples are the same at each run."""
+"""In `make test` one of ten examples is drawn, and two at least, for one implementation of each operation in each
+framework. The examples are the same at each run."""
 LONGEST = 70
 
 
@@ -109,6 +111,23 @@ def implementations() -> list[object]:
     return [pytest.param(each, id=f"{each.operation}-{each.name}") for each in found]
 
 
+def shares() -> list[object]:
+    """Each implementation with all its examples, and those of `make test` with a share of them."""
+    found = [each for name in ops.alone() for each in builtin.implementations(name) if each.peer is None]
+    names = [(each.operation, each.framework, each.name) for each in found]
+    kept = names if os.environ.get("SUITE_TEST_GPU") else covering_parts(names, lambda name: {name[:2]})
+    ids = [f"{each.operation}-{each.name}" for each in found]
+    few = [
+        pytest.param(each, SHARE, id=f"{id_}-{SHARE}")
+        for each, id_, name in zip(found, ids, names, strict=True)
+        if name in kept
+    ]
+    return [
+        *few,
+        *(pytest.param(each, 1, id=f"{id_}-all", marks=THOROUGH) for each, id_ in zip(found, ids, strict=True)),
+    ]
+
+
 def check_agreement(
     implementation: Implementation, case: Case, inputs: tuple[torch.Tensor, ...], device: torch.device
 ) -> None:
@@ -132,8 +151,7 @@ def check_agreement(
     assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"
 
 
-@pytest.mark.parametrize("share", [SHARE, pytest.param(1, marks=THOROUGH, id="all")])
-@pytest.mark.parametrize("implementation", implementations())
+@pytest.mark.parametrize(("implementation", "share"), shares())
 def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device, share: int) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from thinning import covering_parts
 
 from suite import ops
 from suite.checking import diagnosis
@@ -18,13 +19,23 @@ from suite.problem import specials
 CPU = torch.device("cpu")
 
 
+FEW = covering_parts(ops.alone(), lambda name: {ops.get(name).group})
+"""An operation of each group."""
+
+
 @pytest.mark.parametrize(
-    ("line", "every"),
-    [("torch", False), *(pytest.param(line, True, marks=pytest.mark.thorough) for line in ("torch", "numpy"))],
+    ("name", "line", "every"),
+    [
+        *(pytest.param(name, "torch", False, id=f"{name}-torch-first") for name in FEW),
+        *(
+            pytest.param(name, line, True, id=f"{name}-{line}-every", marks=pytest.mark.thorough)
+            for name in ops.alone()
+            for line in ("torch", "numpy")
+        ),
+    ],
 )
-@pytest.mark.parametrize("name", ops.alone())
 def test_special_numbers_in_one_operand(name: str, line: str, every: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In `make test` in the first dtype."""
+    """In `make test` some operations, in the first dtype."""
     monkeypatch.setattr(diagnosis, "BUDGET_S", 0.0)
     op, implementation = ops.get(name), builtin.find(name, line)
     function = implementation.function()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from thinning import crossed, named
 
 from suite import frameworks, ops
 from suite.checking.calls import LocalCaller
@@ -64,8 +65,7 @@ def test_weights_are_those_of_the_trained_model() -> None:
     assert kurtosis(y) > 3.5
 
 
-@pytest.mark.parametrize("family", realistic.KINDS)
-@pytest.mark.parametrize("operation", ops.alone())
+@pytest.mark.parametrize(("operation", "family"), crossed(named(ops.alone()), named(realistic.KINDS)))
 def test_right_implementations_pass_and_wrong_ones_do_not(operation: str, family: str) -> None:
     op = ops.get(operation)
     case = next(iter(op.cases(family, "cpu")))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from thinning import crossed, named
 from torch import Tensor
 
 from cuda_ref.attention import attention as plain
@@ -25,8 +26,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("D", [1, 3, 32, 64, 65, 96, 128, 200, 256])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("dtype", "D"), crossed(named(DTYPES), named([1, 3, 32, 64, 65, 96, 128, 200, 256])))
 def test_attention_head_dimensions(
     attention: Kernel, random: Random, D: int, dtype: torch.dtype, agrees: Agrees
 ) -> None:

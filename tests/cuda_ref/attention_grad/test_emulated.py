@@ -11,7 +11,7 @@ from suite.checking.judge import judge
 
 # B, H, H_kv, S_q, S_k, D, and parts of a group; each more than a tile of queries and of keys, and no multiple
 CASES = [
-    pytest.param((2, 4, 2, 150, 290, 128), "bfloat16", True, "normal", 1, id="causal"),
+    pytest.param((2, 4, 2, 150, 290, 128), "bfloat16", True, "normal", 1, id="causal", marks=pytest.mark.thorough),
     pytest.param((1, 1, 1, 500, 400, 128), "bfloat16", False, "normal", 1, id="stages are used again"),
     pytest.param((1, 2, 1, 700, 300, 64), "bfloat16", True, "normal", 1, id="queries without keys"),
     pytest.param((1, 4, 2, 20, 70, 64), "bfloat16", True, "minus_infinity_first", 1, id="infinite keys"),

@@ -45,6 +45,7 @@ def check(size: tuple[int, ...], causal: bool, family: str, device: torch.device
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("size", "causal", "family"), CASES)
 def test_emulated(emulated: None, nan_outputs: None, size: tuple[int, ...], causal: bool, family: str) -> None:
     check(size, causal, family, torch.device("cpu"))
@@ -61,6 +62,7 @@ def check_parts(parts: int, size: tuple[int, ...], causal: bool, device: torch.d
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_parts_emulated(emulated: None, nan_outputs: None) -> None:
     check_parts(2, (2, 8, 2, 90, 150, 64), True, torch.device("cpu"))
 
@@ -75,6 +77,7 @@ def test_every_number_of_parts(hopper: torch.device, nan_outputs: None, D: int, 
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_scales_of_any_sign(emulated: None) -> None:
     """Scores stay when two scales change their sign, or one scale and the queries: then so do the weights."""
     size = (1, 1, 1, 20, 70, 64)

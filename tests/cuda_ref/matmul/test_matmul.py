@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from thinning import crossed, named
 from torch import Tensor
 
 from cuda_ref.matmul import matmul as matmul_naive
@@ -43,8 +44,7 @@ def matmul_layouts(random: Random, rows: int, columns: int, dtype: torch.dtype) 
     ]
 
 
-@pytest.mark.parametrize("matmul", MATMULS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("matmul", "dtype"), crossed({each.id: each.values[0] for each in MATMULS}, named(DTYPES)))
 def test_matmul_layouts(matmul: Callable[..., Tensor], random: Random, dtype: torch.dtype, agrees: Agrees) -> None:
     for M, N, K in ((1, 1, 1), (1, 35, 33), (34, 1, 70), (40, 37, 1), (33, 65, 31)):
         left, right = matmul_layouts(random, M, K, dtype), matmul_layouts(random, K, N, dtype)

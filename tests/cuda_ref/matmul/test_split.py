@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from thinning import crossed, named
 from torch import Tensor
 
 from cuda_ref.matmul.split import matmul as matmul_split
@@ -51,9 +52,12 @@ def tensor_core(acc: Tensor, a: Tensor, b: Tensor, depth: int) -> Tensor:
     return acc
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 64, 100, 1024, 16384])
-@pytest.mark.parametrize("kind", ["normal", "positive", "magnitudes"])
-@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize(
+    ("depth", "kind", "K"),
+    crossed(
+        named([8, 16]), named(["normal", "positive", "magnitudes"]), named([1, 2, 3, 16, 17, 64, 100, 1024, 16384])
+    ),
+)
 def test_split_products_with_truncated_sums_meet_the_bound(K: int, kind: str, depth: int) -> None:
     size = 24 if K > 1000 else 64
     source = torch.Generator().manual_seed(K)

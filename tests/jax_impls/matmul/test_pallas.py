@@ -165,7 +165,7 @@ def test_k_is_divided_into_parts_with_steps_where_tiles_are_few() -> None:
             assert (config.splits - 1) * -(-steps // config.splits) < steps
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=15)
+@settings(derandomize=True, database=None, deadline=None, max_examples=6)
 @given(st.integers(1, 500), st.integers(1, 66))
 def test_each_gpc_gets_consecutive_tiles(tiles: int, clusters: int) -> None:
     order = matmul_pallas.gpc_tile(jnp.arange(tiles), clusters, tiles).tolist()

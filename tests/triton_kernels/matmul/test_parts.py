@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from thinning import crossed, named
 
 from suite import ops
 from suite.checking.check import check
@@ -26,9 +27,14 @@ def operands(layout: str, M: int, N: int, K: int) -> tuple[torch.Tensor, torch.T
     return a, b
 
 
-@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
-@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
-@pytest.mark.parametrize("shape", [(33, 65, 600), (64, 40, 301), (37, 263, 520)], ids=str)
+@pytest.mark.parametrize(
+    ("layout", "padded", "shape"),
+    crossed(
+        named(["nn", "tn", "nt", "tt"]),
+        {"plain": False, "padded": True},
+        named([(33, 65, 600), (64, 40, 301), (37, 263, 520)]),
+    ),
+)
 def test_parts_add_up_and_copies_end_with_zeros(layout: str, padded: bool, shape: tuple[int, int, int]) -> None:
     a, b = operands(layout, *shape)
     c = torch.empty(shape[:2], dtype=torch.float16)
@@ -40,9 +46,10 @@ def test_parts_add_up_and_copies_end_with_zeros(layout: str, padded: bool, shape
     torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
-@pytest.mark.parametrize("shape", [(1, 67, 530), (3, 64, 512), (1, 1, 3)], ids=str)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("layout", "shape", "count"),
+    crossed(named(["nn", "tn", "nt", "tt"]), named([(1, 67, 530), (3, 64, 512), (1, 1, 3)]), named([1, 2])),
+)
 def test_few_rows_on_cuda_cores(layout: str, shape: tuple[int, int, int], count: int) -> None:
     a, b = operands(layout, *shape)
     c = torch.empty(shape[:2], dtype=torch.float16)
