@@ -13,5 +13,5 @@ TABLE, CASE = "../nvidia-h100-80gb-hbm3/course/matmul", "M=4096,N=4096,K=4096"
 def filled(text: str) -> str:
     """Return the page with the times of the results."""
     times = [ms(row(TABLE, name, CASE, "float32").device_us) for name in ("cuda/uncoalesced", "cuda")]
-    sentence = r"takes ([\d.]+) ms the one way, and ([\d.]+) ms the other"
+    sentence = r"takes ([\d.]+) ms with m from `threadIdx.x`, and ([\d.]+) ms with n"
     return with_sentences(text, [(sentence, [each.removesuffix(".") for each in times])])
