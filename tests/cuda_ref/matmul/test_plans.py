@@ -238,7 +238,7 @@ def test_clusters_beyond_those_that_fit_take_another_round() -> None:
     for parts, clusters in _matmul_tiles.SKINNY_CLUSTERS.items():
         plan = Plan("skinny", 0, parts)
         fit, more = (
-            _matmul_model.predicted_us(plan, Problem(1, 128 * count, 4096, False, False, 132))
+            _matmul_model.predicted_us(plan, Problem(1, 128 * count, 64 * parts, False, False, 132))
             for count in (clusters, clusters + 1)
         )
         assert more > fit + 0.5 * _matmul_model.H200.skinny_block_us, parts
