@@ -59,7 +59,12 @@ def predicted_us(plan: Plan, x: AnyProblem, rates: Rates) -> float:
     return model_tf32_float8.predicted_us(plan, x, costs, model.costs_of(rates))
 
 
-KINDS_OF_SETS = {"list": "listed shapes", "draws": "drawn shapes", "fit": "shapes of the fit"}
+KINDS_OF_SETS = {
+    "list": "listed shapes",
+    "draws": "drawn shapes",
+    "fit": "shapes of the fit",
+    "served": "a server's shapes",
+}
 """Names of the kinds of sets in the plot, by the beginnings of their files' names."""
 
 

@@ -1,9 +1,6 @@
-"""Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul.md).
+"""Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul.md; fit: validation/matmul_model.py).
 
-The blocks of a plan run in rounds over the multiprocessors. A step of a round takes the longest of its products and
-latencies; all rounds together take no less than the traffic of device memory and of the L2 cache.
-`python -m validation.matmul_model --fit TIMES.csv` fits the constants to the times of a device.
-"""
+Blocks run in rounds over the multiprocessors; all rounds take no less than the traffic of device memory and of L2."""
 
 from functools import lru_cache
 from math import gcd
@@ -21,55 +18,57 @@ from cuda_ref.matmul._tiles import Plan, Problem, Tile, blocks_of, cdiv, stream_
 class Costs(NamedTuple):
     """Constants of the model. `us` is microseconds, `sm` a multiprocessor; `scaled` gives those of other devices."""
 
-    dram_bytes_per_us: float = 5.182e06
-    dram_copy_bytes_per_us: float = 3.874e06  # copies for TMA and sums of parts
-    sm_l2_bytes_per_us: float = 9.924e04  # TMA loads, if all multiprocessors load
-    sm_wgmma_products_per_us: float = 3.456e06
-    request_us: float = 0.001518  # a request for a cache line that many blocks read
-    copy_us: float = 3.028  # launch of the copy for TMA
-    add_us: float = 1.879  # launch of the addition of parts
+    dram_bytes_per_us: float = 4.072e06
+    dram_copy_bytes_per_us: float = 4.814e06  # copies for TMA and sums of parts
+    sm_l2_bytes_per_us: float = 1.083e05  # TMA loads, if all multiprocessors load
+    sm_load_bytes_per_us: float = 2.521e05  # TMA loads of one multiprocessor
+    sm_wgmma_products_per_us: float = 3.654e06
+    request_us: float = 0.00149  # a request for a cache line that many blocks read
+    copy_us: float = 2.114  # launch of the copy for TMA
+    add_us: float = 1.144  # launch of the addition of parts
     add_part_us: float = 0.04977
-    wgmma_launch_us: float = 1.223
-    wgmma_cluster_us: float = 2.582
-    wgmma_block_us: float = 0.2558  # before a block's first step and after its last
-    wgmma_step_us: float = 0.1216  # least time of a step
-    wgmma_store_us: float = 5.749e-05  # per element
-    sm_odd_stores_per_us: float = 5140  # elements whose rows TMA cannot store
-    beyond_share: float = 0.3635  # extra step time, times the share of the tiles' rows that lie beyond the output
-    fitted_launch_us: float = 2.806
-    fitted_step_us: float = 0.07038  # added to the products of a step
-    mma_launch_us: float = 2.864
-    mma_cluster_us: float = 1.19
-    mma_step_us: float = 0.273  # a step of a block alone on its multiprocessor
-    mma_shift_share: float = 1.907  # extra time of a step for each operand at odd addresses
-    sm_mma_copies_per_us: float = 3.393e04  # elements to shared memory
-    sm_mma_stores_per_us: float = 6805  # elements
-    sm_mma_l2_bytes_per_us: float = 3.212e04
-    stream_launch_us: float = 2.165
-    stream_cluster_us: float = 0.6871
-    stream_part_us: float = 0.08306
-    stream_block_us: float = 0.7305
-    stream_step_us: float = 0.9412
-    stream_groups_share: float = 0.6964  # extra step time for two groups of eight rows or columns
-    stream_shift_share: float = 0.4282  # extra step time if the larger operand is at odd addresses
-    skinny_copy_us: float = 2.155  # launch of the copy of a
-    skinny_launch_us: float = 1.799
-    skinny_cluster_us: float = 0.9483
-    skinny_part_us: float = 0.167
-    skinny_block_us: float = 0.9766
-    skinny_step_us: float = 0.1328
-    short_launch_us: float = 0.8967
-    short_turn_us: float = 0.7233  # one wait for memory
-    short_load_us: float = 0.002517  # one load by a warp
-    short_sector_us: float = 0.0004362  # extra time for each 32 bytes of another row of b
-    short_element_us: float = 0.02145  # per element of a thread's grid
-    short_tile_launch_us: float = 2.213
-    short_tile_term_us: float = 0.02101
-    short_tile_store_us: float = 0.6365
-    narrow_launch_us: float = 4.549
-    narrow_step_us: float = 0.07612  # 16 terms of a warp
-    narrow_odd_share: float = 3  # multiple of the above, if rows do not begin at multiples of 16 bytes
-    narrow_mma_us: float = 0.0279  # 8 columns of a warp's tile
+    wgmma_launch_us: float = 1.715
+    wgmma_cluster_us: float = 1.832
+    wgmma_block_us: float = 0.1878  # before a block's first step and after its last
+    wgmma_step_us: float = 0.0966  # least time of a step
+    wgmma_store_us: float = 5.892e-05  # per element
+    sm_odd_stores_per_us: float = 4363  # elements whose rows TMA cannot store
+    beyond_share: float = 0.3253  # extra step time, times the share of the tiles' rows that lie beyond the output
+    fitted_launch_us: float = 3.252
+    fitted_step_us: float = 0.0173  # added to the products of a step
+    fitted_cluster_step_us: float = 0.04757  # the same, if blocks of a cluster share loads
+    mma_launch_us: float = 2.477
+    mma_cluster_us: float = 0.5659
+    mma_step_us: float = 0.552  # a step of a block alone on its multiprocessor
+    mma_shift_share: float = 1.153  # extra time of a step for each operand at odd addresses
+    sm_mma_copies_per_us: float = 2.437e04  # elements to shared memory
+    sm_mma_stores_per_us: float = 5352  # elements
+    sm_mma_l2_bytes_per_us: float = 3.702e04
+    stream_launch_us: float = 2.555
+    stream_cluster_us: float = 0.6996
+    stream_part_us: float = 0.05428
+    stream_block_us: float = 0.246
+    stream_step_us: float = 0.929
+    stream_groups_share: float = 0.4559  # extra step time for two groups of eight rows or columns
+    stream_shift_share: float = 0.5727  # extra step time if the larger operand is at odd addresses
+    skinny_copy_us: float = 2.063  # launch of the copy of a
+    skinny_launch_us: float = 0.8005
+    skinny_cluster_us: float = 0.5119
+    skinny_part_us: float = 0.1325
+    skinny_block_us: float = 2.331
+    skinny_step_us: float = 0.1514
+    short_launch_us: float = 0.7257
+    short_turn_us: float = 0.8801  # one wait for memory
+    short_load_us: float = 0.002958  # one load by a warp
+    short_sector_us: float = 0.0002969  # extra time for each 32 bytes of another row of b
+    short_element_us: float = 0.03114  # per element of a thread's grid
+    short_tile_launch_us: float = 2.238
+    short_tile_term_us: float = 0.02191
+    short_tile_store_us: float = 0.7833
+    narrow_launch_us: float = 5.44
+    narrow_step_us: float = 0.1032  # 16 terms of a warp
+    narrow_odd_share: float = 1.993  # multiple of the above, if rows do not begin at multiples of 16 bytes
+    narrow_mma_us: float = 0.02689  # 8 columns of a warp's tile
 
 
 H200 = Costs()
@@ -105,9 +104,10 @@ def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     rows = cdiv(tile.M, 64) * 64 if fitted and x.a_across_k else tile.M  # rows that TMA loads
     loaded = 2 * tile.K * (rows * (1 + x.a_split) / tile.beside + tile.N * (1 + x.b_split) / tile.cluster)
     products = max(tile.M, 64) * tile.N * tile.K / c.sm_wgmma_products_per_us
-    own = c.fitted_step_us + products if fitted else longest(c.wgmma_step_us, products)
+    waits = c.fitted_step_us + c.fitted_cluster_step_us * (together > 1)
+    own = waits + products if fitted else longest(c.wgmma_step_us, products)
     beyond = c.beyond_share * (1 - x.M / (cdiv(x.M, tile.M) * tile.M))
-    step = longest(own, _requests_us(tile, x, c)) * (1 + beyond)
+    step = longest(own, _requests_us(tile, x, c), loaded / c.sm_load_bytes_per_us) * (1 + beyond)
     stored = tile.M * tile.N * (c.wgmma_store_us + (x.N % 8 != 0) / c.sm_odd_stores_per_us)
     busy = rounds * (c.wgmma_block_us + steps * step + stored)
     us = c.fitted_launch_us if fitted else c.wgmma_launch_us + c.wgmma_cluster_us * (together > 1)
@@ -161,8 +161,8 @@ def _skinny_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     columns = tiles.SKINNY_COLUMNS[plan.tile]
     blocks, steps = cdiv(x.N, columns), cdiv(x.K, tiles.SKINNY_TERMS)
     loaded = 2 * tiles.SKINNY_TERMS * (columns * (1 + x.b_split) + max(16, x.M) * (1 + x.a_split))
-    slots = 2 * x.multiprocessors - 24 * (plan.parts > 2)  # some GPCs have no room for large clusters
-    busy = cdiv(blocks, max(1, slots // plan.parts)) * (c.skinny_block_us + cdiv(steps, plan.parts) * c.skinny_step_us)
+    rounds = cdiv(blocks, max(1, tiles.SKINNY_CLUSTERS[plan.parts] * x.multiprocessors // 132))
+    busy = rounds * (c.skinny_block_us + cdiv(steps, plan.parts) * c.skinny_step_us)
     us = c.skinny_launch_us + (c.skinny_cluster_us + plan.parts * c.skinny_part_us) * (plan.parts > 1)
     us += longest(busy, memory, blocks * steps * loaded / (c.sm_l2_bytes_per_us * x.multiprocessors))
     return us + (c.skinny_copy_us + 4 * x.M * x.K / c.dram_copy_bytes_per_us) * (x.a_copied or x.a_across_k)

@@ -115,6 +115,9 @@ SHARE_A, SHARE_B = 1, 2
 """Bits of `sharing`: the operands whose loads the blocks of a "fitted" cluster share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
 """Columns of "skinny" tiles, and terms of a step."""
+SKINNY_CLUSTERS = {1: 264, 2: 132, 3: 79, 4: 62, 5: 47, 6: 39, 8: 30}
+"""Maps parts to the clusters of "skinny" that 132 multiprocessors of an H200 hold at once, with two blocks on each. A
+cluster lies in one GPC, so some places stay empty."""
 SKINNY_M = 32
 """Most rows for which "skinny" is a candidate."""
 STREAM_FEW = 16

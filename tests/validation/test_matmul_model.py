@@ -31,7 +31,8 @@ def test_a_fit_finds_constants_that_choose_better() -> None:
     found = matmul_model.fit(shapes, _model.H200, 1)
     assert matmul_model.Fit(shapes).update(found) < before - 0.01
     assert (
-        matmul_model.quality(shapes, device) == "8 shapes: chosen plan, of the best: geometric mean 1.0000, worst 1.000"
+        matmul_model.quality(shapes, device, Rates())
+        == "8 shapes: chosen plan, of the best: geometric mean 1.0000, worst 1.000"
     )
 
 

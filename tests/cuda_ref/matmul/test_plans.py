@@ -219,6 +219,31 @@ def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     assert _matmul_plan.best_of(x, _matmul_tiles.KERNELS).kernel == kernel
 
 
+@pytest.mark.parametrize(
+    ("shape", "kernel"),
+    [
+        ((79, 4096, 4096), "fitted"),
+        ((1, 1024, 4096), "skinny"),
+        ((3, 3840, 1280), "skinny"),
+    ],
+    ids=str,
+)
+def test_few_tokens_times_weights(shape: tuple[int, int, int], kernel: str) -> None:
+    """The fastest kernels of the measured plans. On an H200 `wgmma16` or `short` takes 16 to 52% longer."""
+    x = Problem(*shape, False, False, multiprocessors=132, a_dense=True, b_along_k=True)
+    assert _matmul_plan.best_of(x, _matmul_tiles.KERNELS).kernel == kernel
+
+
+def test_clusters_beyond_those_that_fit_take_another_round() -> None:
+    for parts, clusters in _matmul_tiles.SKINNY_CLUSTERS.items():
+        plan = Plan("skinny", 0, parts)
+        fit, more = (
+            _matmul_model.predicted_us(plan, Problem(1, 128 * count, 64 * parts, False, False, 132))
+            for count in (clusters, clusters + 1)
+        )
+        assert more > fit + 0.5 * _matmul_model.H200.skinny_block_us, parts
+
+
 def test_rows_of_tiles_fit_the_output() -> None:
     """Each number of rows is the least that needs so many blocks."""
     for M, N in ((100, 200), (1656, 1240), (5000, 64)):
