@@ -18,7 +18,7 @@ class Round:
     number: int
     inputs: Tensors
     before: Tensors | None
-    results: dict[str, torch.Tensor] = field(default_factory=dict)
+    results: dict[str, Tensors] = field(default_factory=dict)
 
 
 class Reservoir:

@@ -40,7 +40,7 @@ from suite.frameworks.base import Adapter
 from suite.implementations.bound_call import BoundCall
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
-from suite.problem.outputs import joined
+from suite.problem.outputs import as_judged, joined
 
 JUDGED_ROUNDS, JUDGED_PARTIAL = 32, 8
 """Rounds of a case that are judged: those in which every implementation is timed; then others for each implementation.
@@ -74,10 +74,14 @@ class Results(Protocol):
     def names(self) -> Collection[str]:
         """Names of the implementations."""
 
-    def latest(self, name: str, result: object) -> torch.Tensor:
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of a kept result."""
+
+    def latest(self, name: str, result: object) -> Tensors:
         """Return the result of the latest sample of `name`. Raises `RefusedError` if it is not of the right form."""
 
-    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def held(self, name: str, output: Tensors) -> Callable[[], Tensors]:
         """Hold the result of the latest sample, which is of `name` and which `latest` returned as `output`.
 
         Returns a function that reads the present values of that result, once, before those of earlier ones are read.
@@ -89,15 +93,20 @@ class LocalResults:
 
     def __init__(self, problem: Problem, adapters: Mapping[str, Adapter]) -> None:
         self.names = tuple(adapters)
+        self.kept_bytes = problem.op.output_bytes(problem.case)
         self._problem, self._adapters = problem, adapters
         self._latest: dict[str, Tensors] = {}
 
-    def latest(self, name: str, result: object) -> torch.Tensor:
+    def latest(self, name: str, result: object) -> Tensors:
         self._latest[name] = as_torch(result, self._adapters[name], self._problem)
-        return joined(self._latest[name])
+        return self._judged(self._latest[name])
 
-    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
-        return partial(joined, self._latest[name])
+    def held(self, name: str, output: Tensors) -> Callable[[], Tensors]:
+        return partial(self._judged, self._latest[name])
+
+    @staticmethod
+    def _judged(outputs: Tensors) -> Tensors:
+        return tuple(as_judged(each).contiguous() for each in outputs)
 
 
 class TimedInputs:
@@ -214,10 +223,10 @@ class TimedInputs:
             self._wrong.setdefault(name, str(refused))
             return
         if self._keeps:
-            self._held.setdefault(name, []).append((self._results.held(name, output), output.clone()))
+            self._held.setdefault(name, []).append((self._results.held(name, output), copies(output)))
         if self._round is None:
             return
-        self._round.results[name] = output.to(self._place, copy=True)
+        self._round.results[name] = copies(output, self._place)
         if self._is_partial:
             self._partial.add(name, self._round)
         written = self._restore()
@@ -250,7 +259,7 @@ class TimedInputs:
         for name, held in self._held.items():
             while len(held) > but:
                 read, copy = held.pop()
-                if not same_bits(read(), copy):
+                if not all(map(same_bits, read(), copy)):
                     self._wrong.setdefault(name, "a result changed after its call")
 
     def _in_order(self, rounds: list[Round]) -> tuple[list[Round], list[Round]]:
@@ -260,24 +269,31 @@ class TimedInputs:
         others = [each for each in rounds if each not in chosen]
         return sorted(chosen, key=lambda each: each.number), self._random.sample(others, len(others))
 
-    def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
-        """Return what is wrong with each output as a result of `inputs`; empty for those that are right."""
-        if not outputs:
-            return []
-        problem = self._problem
-        truth = problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
-        shape, dtype = problem.output_shape, problem.output_dtype
-        verdicts = judge_together(
-            outputs, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results
-        )
-        return [verdict.reason for verdict in verdicts]
+    def _reasons(self, outputs: list[Tensors], inputs: Tensors) -> list[str]:
+        """Return what is wrong with each output as a result of `inputs`; empty for those that are right.
+
+        Several results are joined for this, as many outputs at once as memory allows.
+        """
+        problem, reasons = self._problem, list[str]()
+        for begin in range(0, len(outputs), self._joined_at_once):
+            truth = problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
+            verdicts = judge_together(
+                [joined(each) for each in outputs[begin : begin + self._joined_at_once]],
+                truth,
+                shape=problem.output_shape,
+                dtype=problem.output_dtype,
+                position=problem.position,
+                results=problem.results,
+            )
+            reasons += [verdict.reason for verdict in verdicts]
+        return reasons
 
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:
         """True if a wrong result of round `at` is the result of other inputs: of another judged round, of the round
         before a judged one, or of the check."""
         output = at.results[name]
         others = [each for each in rounds if each is not at]
-        if any(name in each.results and same_bits(each.results[name], output) for each in others):
+        if any(name in each.results and all(map(same_bits, each.results[name], output)) for each in others):
             return True
         earlier = [each for each in rounds if each.number <= at.number][::-1]
         inputs = [given for each in earlier for given in (each.before, each.inputs if each is not at else None)]
@@ -317,10 +333,11 @@ class TimedInputs:
         problem, device = self._problem, self._problem.device
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
         inputs *= 2 if inputs <= MAX_PREVIOUS_BYTES else 1
-        results = len(self._results.names) * problem.op.joined_bytes(problem.case)
+        results = len(self._results.names) * self._results.kept_bytes
         if device.type == "cuda":
             torch.cuda.empty_cache()  # so that memory of the check, which torch keeps, counts as free
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
+        self._joined_at_once = max(1, room // 2 // max(1, problem.op.joined_bytes(problem.case)))
         fits = room // max(1, inputs + results)
         holds = fits >= 2 * LEAST_ROUNDS + 1
         fits -= 4 if holds else 0
@@ -329,6 +346,11 @@ class TimedInputs:
         least, most = min(LEAST_ROUNDS, fits - 2 * slots), min(JUDGED_ROUNDS, usual - 2 * slots)
         rounds = max(1, least, most)  # two rounds are kept for each slot
         return rounds, slots, device if fits > 2 else torch.device("cpu"), holds
+
+
+def copies(results: Tensors, device: torch.device | None = None) -> Tensors:
+    """Return contiguous copies of results, on their device or on another."""
+    return tuple(each.to(device or each.device, copy=True, memory_format=torch.contiguous_format) for each in results)
 
 
 def keep_a_round(bound_calls: Mapping[str, BoundCall], inputs: TimedInputs, on_call: Callable[[str], None]) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from suite.checking.calls import RefusedError
 from suite.checking.memory import is_dense
+from suite.checking.rounds import Tensors
 from suite.external import foreign_memory
 from suite.external import protocol as p
 from suite.external.process import RaisedError, check_claim
@@ -51,18 +52,22 @@ class HostResults:
         if not sampled.refusal:
             self._outputs[name].read(sampled.places)
 
-    def latest(self, name: str, result: object) -> torch.Tensor:
+    @property
+    def kept_bytes(self) -> int:
+        return max((case.result.nbytes for case in self._cases.values()), default=0)
+
+    def latest(self, name: str, result: object) -> Tensors:
         if self.refusals[name]:
             raise RefusedError(self.refusals[name])
-        return joined(self._outputs[name].tensors())
+        return (joined(self._outputs[name].tensors()),)
 
-    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def held(self, name: str, output: Tensors) -> Callable[[], Tensors]:
         case = self._cases[name]
         case.process.ask(p.Keep(name), p.Finished)
 
-        def read() -> torch.Tensor:
+        def read() -> Tensors:
             delivered = case.process.ask(p.Deliver(name), p.Delivered)
-            return case.result.clone() if not delivered.refusal else torch.zeros_like(case.result)
+            return (case.result.clone() if not delivered.refusal else torch.zeros_like(case.result),)
 
         return read
 

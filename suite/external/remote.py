@@ -16,6 +16,7 @@ import torch
 from suite import hardware
 from suite.checking.calls import RefusedError
 from suite.checking.memory import whole_storage
+from suite.checking.rounds import Tensors
 from suite.external import protocol as p
 from suite.external.process import ExternalProcess, RaisedError, call_ns
 from suite.external.shared_memory import Shared, allocate, describe
@@ -293,25 +294,25 @@ class RemoteResults:
     """The results of samples. The process copies each to the result's memory as soon as its span has ended."""
 
     def __init__(self, case: SharedCase, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+        self.names, self.kept_bytes = tuple(names), case.result.nbytes
         self.refusals: dict[str, str] = {}
         self._case = case
 
-    def latest(self, name: str, result: object) -> torch.Tensor:
+    def latest(self, name: str, result: object) -> Tensors:
         if self.refusals[name]:
             raise RefusedError(self.refusals[name])
-        return self._case.result
+        return (self._case.result,)
 
     def run(self, name: str) -> None:
         """Make one more call. Used if no recorder takes samples."""
         self._case.process.ask(p.Run(name, 1, keep=True), p.Ran)
         self.refusals[name] = self._case.process.answer(p.Delivered).refusal
 
-    def held(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def held(self, name: str, output: Tensors) -> Callable[[], Tensors]:
         self._case.process.ask(p.Keep(name), p.Finished)
 
-        def read() -> torch.Tensor:
+        def read() -> Tensors:
             delivered = self._case.process.ask(p.Deliver(name), p.Delivered)
-            return self._case.result.clone() if not delivered.refusal else torch.zeros_like(self._case.result)
+            return (self._case.result.clone() if not delivered.refusal else torch.zeros_like(self._case.result),)
 
         return read

@@ -86,7 +86,7 @@ def test_a_sample_runs_while_the_inputs_cannot_be_seen_before_and_ends_with_its_
     assert case.log == ["stop", "prepare", p.Sample("it"), "stop", "awake"]
     assert recorder.collect() == [Sample("it", 2.0, None)]
     assert recorder.collect() == []
-    assert torch.equal(results.latest("it", None), torch.full((3,), 3.0))
+    assert torch.equal(*results.latest("it", None), torch.full((3,), 3.0))
 
 
 def test_a_result_of_another_form_is_refused(clock: list[int]) -> None:

@@ -48,7 +48,8 @@ class ScriptedProcess:
 
 
 def recorder(process: ScriptedProcess) -> tuple[RemoteRecorder, RemoteResults]:
-    results = RemoteResults(None, ["it"])  # type: ignore[arg-type]
+    case = SimpleNamespace(result=torch.zeros(1))
+    results = RemoteResults(case, ["it"])  # type: ignore[arg-type]
     return RemoteRecorder(process, results, "it", idle_before=True, idle_after=True), results  # type: ignore[arg-type]
 
 
@@ -68,7 +69,7 @@ def test_a_process_learns_only_after_a_sample_that_its_result_is_held() -> None:
     taken, results = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), p.Finished()))
     taken.sample("it", lambda: None, lambda: None)
     results._case = SimpleNamespace(process=taken._process)  # type: ignore[assignment]
-    results.held("it", torch.zeros(1))
+    results.held("it", (torch.zeros(1),))
     assert taken._process.commands == [p.Record("it"), p.Go(), p.Keep("it")]  # type: ignore[attr-defined]
 
 
