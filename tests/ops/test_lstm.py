@@ -50,8 +50,10 @@ def test_the_truth_is_that_of_torch(shape: tuple[int, ...], layers: str, family:
     torch.testing.assert_close(pieces(inputs, case)[0], joined(by_torch(inputs)), rtol=1e-12, atol=1e-14)
 
 
-def rounding_each_step(inputs: Tensors, dtype: str, *, of_c: bool = False, first: int = 0) -> Tensors:
-    """All in float64, but h, x w_ih^T and, if asked for, c are rounded to a type in each step.
+def rounding_each_step(
+    inputs: Tensors, dtype: str, *, of_c: bool = False, of_gates: bool = False, first: int = 0
+) -> Tensors:
+    """All in float64, but h, x w_ih^T and, if asked for, c and the gates are rounded to a type in each step.
 
     first: the first layer with these roundings.
     """
@@ -63,9 +65,11 @@ def rounding_each_step(inputs: Tensors, dtype: str, *, of_c: bool = False, first
         x, outputs = y if layer == 0 else to(y), []
         for t in range(len(x)):
             i, f, g, o = (to(x[t] @ w_ih.T) + to(h) @ w_hh.T + bias).chunk(4, 1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            gates = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+            i, f, g, o = map(to, gates) if of_gates else gates
+            c = f * c + i * g
             c = to(c) if of_c else c
-            h = o.sigmoid() * c.tanh()
+            h = o * c.tanh()
             outputs.append(h)
         y = torch.stack(outputs)
         states.append((h, c))
@@ -102,6 +106,20 @@ def test_a_sum_over_many_steps_tells_the_type_of_c() -> None:
     case = OP.case((60, 3, 8, 24), "bfloat16", inputs="remembers")
     inputs = OP.make_inputs(case, 1, CPU)
     assert ratio(rounding_each_step(inputs, "bfloat16", of_c=True), inputs, case) > 1.0
+
+
+@pytest.mark.parametrize("rounded", [{}, {"of_gates": True}, {"of_c": True}], ids=str)
+def test_saturated_gates_tell_the_type_of_gates_and_of_c(rounded: dict[str, bool]) -> None:
+    case = OP.case((3, 5, 8, 24), "bfloat16", inputs="saturated")
+    drawn = [OP.make_inputs(case, seed, CPU) for seed in range(6)]
+    largest = max(ratio(rounding_each_step(inputs, "bfloat16", **rounded), inputs, case) for inputs in drawn)
+    assert largest > 2.0 if rounded else largest < RIGHT
+
+
+def test_saturated_gates_are_told_in_float32_and_at_odd_sizes() -> None:
+    told = {dtype: OP.telling_cases(dtype, "ieee").keys() for dtype in DTYPES}
+    assert all("saturated_odd" in each for each in told.values())
+    assert {dtype for dtype, names in told.items() if "saturated" in names} == {"float32"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
