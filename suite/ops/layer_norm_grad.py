@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +15,19 @@ from suite.problem import family, numbers
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.shape import Shape
+
+
+def infinite_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Normal numbers with two infinities in a row of dy whose products with the weight have opposite signs.
+
+    The mean of dy times the weight is NaN in any order, and so is the row of dx; dweight and dbias are infinite.
+    """
+    x, weight, dy = numbers.per_operand(numbers.normals)(shapes, case, source)
+    m, n = case.shape
+    row, column = numbers.index_below(m, source), numbers.index_below(n, source)
+    for sign, at in ((1.0, column), (-1.0, (column + 1) % max(n, 1))):
+        numbers.put(dy, sign * math.inf * (-1.0 if n and weight[at] < 0.0 else 1.0), (row, at))
+    return x, weight, dy
 
 
 class LayerNormGrad(RmsNormGrad):
@@ -38,6 +52,7 @@ class LayerNormGrad(RmsNormGrad):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "nan": family.nan(ODD, values=numbers.per_operand(numbers.one_nan, numbers.normals)),
+        "infinity": family.infinity(ODD, values=infinite_gradient),
         "range": family.spread(ODD, 20, -20, 20),
         "small": Family("variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=(ODD,)),
         "shifted": Family(
