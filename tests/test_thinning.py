@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
 import thinning
 from parity import test_parity as parity
 
@@ -34,6 +36,19 @@ def test_every_part_occurs_in_fewer_items() -> None:
     assert set(" ".join(kept).split()) == set(" ".join(texts).split())
     assert len(kept) == 3
     assert kept == sorted(kept)
+
+
+def test_crossed_values_are_all_there_and_each_stays_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters, numbers = {"a": "A", "b": "B", "c": "C"}, thinning.named([1, 2])
+    for gpu, stay in (("", 3), ("NVIDIA H200", 6)):
+        monkeypatch.setenv("SUITE_TEST_GPU", gpu)
+        sets: list[Any] = thinning.crossed(letters, numbers)
+        assert {each.id: each.values for each in sets} == {
+            f"{letter}-{number}": (letter.upper(), number) for letter in "abc" for number in (1, 2)
+        }
+        kept = [each.values for each in sets if not each.marks]
+        assert len(kept) == stay
+        assert [{*column} for column in zip(*kept, strict=True)] == [{"A", "B", "C"}, {1, 2}]
 
 
 def test_the_first_parameter_set_of_each_function_stays() -> None:
