@@ -50,6 +50,9 @@ class Duration:
 
 CHECKED = Duration(0.004, 0.12)
 """The repeats of a checked call of an implementation of the tree."""
+IN_ORDER = Duration(0.004)
+"""The repeats of an interpreted or emulated kernel of the tree: one thread runs its programs in a fixed order, so that
+no race shows in a further call."""
 CHECKED_FILE = Duration(0.1, 3.0)
 """The repeats of a checked call of a user's file."""
 TELLING_S, TELLING_FILE_S = 0.014, 0.35

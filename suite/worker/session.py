@@ -136,12 +136,13 @@ class Session:
     def check(self, request: CheckRequest) -> CheckReply:
         """Load, call and judge one implementation of the tree."""
         from suite.checking.check import check
-        from suite.checking.repeats import CHECKED
+        from suite.checking.repeats import CHECKED, IN_ORDER
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         implementation = self._find(name, request.case)
+        in_order = implementation.adapter.mode(self.device) != "native" and not problem.op.over_ranks
         watching: list[Callable[[], str]] = []
 
         def load() -> Callable[..., Any]:
@@ -155,7 +156,7 @@ class Session:
                 implementation.adapter,
                 problem,
                 claims_determinism=implementation.deterministic,
-                repeats=self.repeats(CHECKED),
+                repeats=self.repeats(IN_ORDER if in_order else CHECKED),
                 on_phase=lambda phase: self._report(name, phase),
             )
         except NotImplementedError as error:

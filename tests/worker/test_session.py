@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from suite import ops
+from suite.checking.repeats import CHECKED, IN_ORDER, Duration
 from suite.core.errors import SuiteError
 from suite.core.phases import Phase
 from suite.hardware.device import Device
@@ -153,3 +155,21 @@ def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> N
     assert (columns.device_us, columns.peak_bytes, columns.remarks) == (1.0, 512, "one; two")
     assert columns.reason == "no kernel; overlap"
     assert timing_columns(timing, None, "cpu").reason == "no kernel", "on a CPU the wall clock needs no reason"
+
+
+@pytest.mark.parametrize(
+    ("name", "repeats"), [("numpy", CHECKED), ("triton", IN_ORDER), ("cuda", IN_ORDER)], ids=["numpy", "triton", "cuda"]
+)
+def test_kernels_that_run_in_one_order_are_repeated_less(
+    name: str, repeats: Duration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Duration] = []
+
+    def check(*_: Any, repeats: Duration, **__: Any) -> None:
+        seen.append(repeats)
+        raise NotImplementedError
+
+    monkeypatch.setattr("suite.checking.check.check", check)
+    session = Session(CPU, lambda started: None)
+    assert session.check(CheckRequest(CASE, name, 0)).status == "unsupported"
+    assert seen == [repeats]

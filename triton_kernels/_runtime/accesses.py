@@ -6,8 +6,8 @@ The interpreter's own loop takes some 0.1 us for each element. Results and effec
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from triton.runtime import interpreter
+from triton.runtime.interpreter import np
 
 Version = Callable[..., Any]
 FEW = 128

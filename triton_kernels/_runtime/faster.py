@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import triton.language as tl
 from triton.language.core import block_type, constexpr, pointer_type, tensor
 from triton.language.core import tuple as triton_tuple
-from triton.runtime.interpreter import TensorHandle, interpreter_builder, interpreter_semantic
+from triton.runtime.interpreter import TensorHandle, interpreter_builder, interpreter_semantic, np
 
 Version = Callable[..., Any]
 INTEGERS = {
