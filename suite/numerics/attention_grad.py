@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 
@@ -67,7 +68,10 @@ class Equal:
     """Features of v and do, which the sum for delta has as terms."""
 
 
-ONCE = Equal(*[torch.ones((), dtype=torch.float64)] * 3)
+@cache
+def once() -> Equal:
+    """Return `Equal` of rows that all differ. A constant would load torch with this module."""
+    return Equal(*[torch.ones((), dtype=torch.float64)] * 3)
 
 
 def equal_in_head(query_marks: torch.Tensor, key_marks: torch.Tensor, v: torch.Tensor, do: torch.Tensor) -> Equal:
@@ -101,12 +105,12 @@ class Pairs:
     p_shift: torch.Tensor
     """Largest systematic error of p_ij."""
     ds_shift: torch.Tensor
-    equal: Equal = ONCE
+    equal: Equal = field(default_factory=once)
 
 
 def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
-    dtype: str, keys: int | None = None, factors: Factors | None = None, equal: Equal = ONCE,
+    dtype: str, keys: int | None = None, factors: Factors | None = None, equal: Equal | None = None,
 ) -> Pairs:  # fmt: skip
     """Compute `Pairs` from rows of q and do and all of k and v, of one head or several. hidden: (rows, keys).
 
@@ -124,7 +128,7 @@ def pairs(
        Float8 sums lose more (`sum_losses`): see `lose_float8`.
     """
     u, d, keys = unit_roundoff(working(dtype)), k.shape[-1], keys or k.shape[-2]
-    depth, factors = depth_of(dtype), factors or Factors(ds=min(scale, 1.0))
+    depth, factors, equal = depth_of(dtype), factors or Factors(ds=min(scale, 1.0)), equal or once()
     scores = (q * scale) @ k.mT
     p, largest, log_sum = probabilities(scores, hidden)
     relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth, dtype).mul_(2.0)
@@ -240,7 +244,7 @@ class Sum:
     shift: torch.Tensor
     squares: torch.Tensor
     """Sum of the squares of the terms."""
-    repeated: torch.Tensor = ONCE.keys
+    repeated: torch.Tensor = field(default_factory=lambda: once().keys)
     """How many terms are equal. It enters `variance`."""
 
     def __iadd__(self, other: Sum) -> Sum:

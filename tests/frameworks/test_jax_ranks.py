@@ -34,6 +34,7 @@ dist.barrier()
 
 
 @pytest.mark.slow(seconds=15)
+@pytest.mark.thorough
 def test_every_rank_finds_its_program_in_the_cache(tmp_path: Path) -> None:
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
 
