@@ -52,7 +52,15 @@ def attention(
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
         q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
-        attend(q, k, v, out, causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, near)
+        scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
+        if near:
+            attend(q, k, v, out, causal, scale, near)
+            return out
+        build.launch(
+            "attention/attention", "attention", q.device,
+            q, k, v, out, B, H, k.shape[1], S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+            causal, scale, build.DTYPES[q.dtype],
+        )  # fmt: skip
     return out
 
 
@@ -60,7 +68,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
     """Writes the result of `attention` to `out` (B, H, S_q, D), not empty. Rows are contiguous. window: 0 for none."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
-        "attention/attention", "attention", q.device,
+        "attention/attention", "attention_into", q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
         causal, window or S_k, sm_scale, build.DTYPES[q.dtype],
     )  # fmt: skip

@@ -52,11 +52,13 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) attention_naive(const Probl
     acc.store(x.out + b * x.out_batch + h * x.out_head + i * x.out_row, end > 0 ? 1.0f / l : 0.0f, x.D);
 }
 
-extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
-                         int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row,
-                         int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
-                         int64_t out_batch, int64_t out_head, int64_t out_row, int64_t causal, int64_t window,
-                         double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+// window: S_k or more for none
+extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                              int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
+                              int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
+                              int64_t v_head, int64_t v_row, int64_t out_batch, int64_t out_head, int64_t out_row,
+                              int64_t causal, int64_t window, double sm_scale, int64_t dtype, cudaStream_t stream,
+                              LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(B * H * S_q, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
@@ -72,4 +74,15 @@ extern "C" int attention(const void* q, const void* k, const void* v, void* out,
                                        : attention_naive<T, 256 / LANES>;
         kernel<<<grid, block, 0, stream>>>(x);
     });
+}
+
+// Without a window, to a contiguous out.
+extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
+                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
+                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
+                         int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
+                         LaunchRecord* record) {
+    return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
+                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, S_k, sm_scale,
+                          dtype, stream, record);
 }

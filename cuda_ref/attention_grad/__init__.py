@@ -65,10 +65,14 @@ def attention_grad(
         return dq.zero_(), dk.zero_(), dv.zero_()
     q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
+    scales, limit = (scale_q, scale_k, scale_v, scale_do), (near or S_k,)
+    function = "attention_grad_scaled"
+    if scale_q is None and not near:
+        function, scales, limit = "attention_grad", (), ()
     build.launch(
-        "attention_grad/attention_grad", "attention_grad", q.device,
-        q, k, v, do, scale_q, scale_k, scale_v, scale_do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
+        "attention_grad/attention_grad", function, q.device,
+        q, k, v, do, *scales, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
-        causal, near or S_k, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[dtype],
+        causal, *limit, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[dtype],
     )  # fmt: skip
     return dq, dk, dv

@@ -93,14 +93,15 @@ __global__ void __launch_bounds__(LANES* ROWS, 1) gradients_of_keys(const Proble
 }
 
 // Operands with scales are float8, and their gradients bfloat16. Without scales all have the type of the code `dtype`.
-extern "C" int attention_grad(const void* q, const void* k, const void* v, const void* d_out, const float* scale_q,
-                              const float* scale_k, const float* scale_v, const float* scale_do, float* lse,
-                              float* delta, void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv,
-                              int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row,
-                              int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head,
-                              int64_t v_row, int64_t do_batch, int64_t do_head, int64_t do_row, int64_t causal,
-                              int64_t window, double sm_scale, int64_t dtype, cudaStream_t stream,
-                              LaunchRecord* record) {
+// Scales: of float8, else null. window: S_k or more for none.
+extern "C" int attention_grad_scaled(const void* q, const void* k, const void* v, const void* d_out,
+                                     const float* scale_q, const float* scale_k, const float* scale_v,
+                                     const float* scale_do, float* lse, float* delta, void* dq, void* dk, void* dv,
+                                     int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
+                                     int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
+                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t do_batch,
+                                     int64_t do_head, int64_t do_row, int64_t causal, int64_t window, double sm_scale,
+                                     int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const auto launch = [&](auto zero) {
         using T = decltype(zero);
         using R = Result<T>;
@@ -124,4 +125,18 @@ extern "C" int attention_grad(const void* q, const void* k, const void* v, const
     if (scale_q == nullptr) return by_dtype(dtype, launch);
     launch(Float8{});
     return cudaGetLastError();
+}
+
+// 16 bits or float32, without a window.
+extern "C" int attention_grad(const void* q, const void* k, const void* v, const void* d_out, void* lse, void* delta,
+                              void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q,
+                              int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
+                              int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb,
+                              int64_t stride_vh, int64_t stride_vs, int64_t stride_ob, int64_t stride_oh,
+                              int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
+                              LaunchRecord* record) {
+    return attention_grad_scaled(q, k, v, d_out, nullptr, nullptr, nullptr, nullptr, static_cast<float*>(lse),
+                                 static_cast<float*>(delta), dq, dk, dv, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh,
+                                 stride_qs, stride_kb, stride_kh, stride_ks, stride_vb, stride_vh, stride_vs, stride_ob,
+                                 stride_oh, stride_os, causal, S_k, sm_scale, dtype, stream, record);
 }

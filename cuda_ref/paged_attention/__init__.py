@@ -49,7 +49,7 @@ def paged_attention(
     if out.numel() > 0:
         build.launch(
             "paged_attention/paged_attention", "paged_attention", q.device,
-            q, k_pages, v_pages, table, lengths, scale_k, scale_v, out, B, S_q, H, H_kv, page, D,
+            q, k_pages, v_pages, table, lengths, scale_k, scale_v, out, scale_k is not None, B, S_q, H, H_kv, page, D,
             *q.stride(), *k_pages.stride(), *v_pages.stride(), *table.stride(), *lengths.stride(),
             1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
         )  # fmt: skip

@@ -55,12 +55,12 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1) paged_attention_naive(const
 
 // Keys and values with scales are float8; without scales they have the type of q.
 extern "C" int paged_attention(const void* q, const void* k, const void* v, const int* table, const int* lengths,
-                               const float* scale_k, const float* scale_v, void* out, int64_t B, int64_t S_q, int64_t H,
-                               int64_t H_kv, int64_t page, int64_t D, int64_t q_batch, int64_t q_row, int64_t q_head,
-                               int64_t q_column, int64_t k_page, int64_t k_slot, int64_t k_head, int64_t k_column,
-                               int64_t v_page, int64_t v_slot, int64_t v_head, int64_t v_column, int64_t table_batch,
-                               int64_t table_page, int64_t length_batch, double sm_scale, int64_t dtype,
-                               cudaStream_t stream, LaunchRecord* record) {
+                               const float* scale_k, const float* scale_v, void* out, int64_t float8, int64_t B,
+                               int64_t S_q, int64_t H, int64_t H_kv, int64_t page, int64_t D, int64_t q_batch,
+                               int64_t q_row, int64_t q_head, int64_t q_column, int64_t k_page, int64_t k_slot,
+                               int64_t k_head, int64_t k_column, int64_t v_page, int64_t v_slot, int64_t v_head,
+                               int64_t v_column, int64_t table_batch, int64_t table_page, int64_t length_batch,
+                               double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(unsigned(ceil_div<int64_t>(B * S_q * H, QUERIES))), block(LANES, QUERIES);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
@@ -79,6 +79,6 @@ extern "C" int paged_attention(const void* q, const void* k, const void* v, cons
                                            : paged_attention_naive<T, S, 256 / LANES>;
             kernel<<<grid, block, 0, stream>>>(x);
         };
-        scale_k == nullptr ? launch(zero) : launch(Float8{});
+        float8 ? launch(Float8{}) : launch(zero);
     });
 }
