@@ -31,7 +31,7 @@ def connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at `address`. Raises `UsageError` if it cannot be reached."""
     from distributed import Client
 
-    for name in ("distributed", "distributed.client", "tornado.application"):
+    for name in ("distributed", "distributed.client", "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # rows report lost workers and connections
     try:
         client = Client(address, security=dask_settings.security(address), timeout=CONNECT_S, set_as_default=False)
