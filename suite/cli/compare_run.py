@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 SHARED = 2
 """Without times, a CPU's cores share the cases of at least this many operations each: a process takes 3 s to start."""
+FRAMEWORK_BYTES = 3 << 30
+"""Room for the frameworks that each of these processes loads, beside its largest case."""
 OperationFile = tuple[Path, "Kind"]
 """A file that defines the operation, and its kind."""
 
@@ -71,7 +73,7 @@ def run_comparison(
     jobs = plan(selection, where, memory)
     if cluster is not None:
         jobs, options = for_cluster(jobs, options, cluster, shown.remark)
-    options = replace(options, devices=_devices(jobs, parameters["gpus"], options))
+    options = replace(options, devices=_devices(jobs, parameters["gpus"], options, memory))
     if options.devices > 1 and options.host is not None:
         options = replace(options, host=None)
         shown.remark("--gpus: the CPU's implementations have no rows, since several processes share it")
@@ -109,14 +111,20 @@ def _environment(where: Device, commit: str, cluster: Survey | None) -> dict[str
     return cluster.environment if cluster is not None else hardware.environment_record(where.type, where.index, commit)
 
 
-def _devices(jobs: Sequence[Job], gpus: str | None, options: Options) -> int:
-    """The number of devices that share the cases. Raises `UsageError` if processes would disturb each other's times."""
+def _devices(jobs: Sequence[Job], gpus: str | None, options: Options, memory: int | None) -> int:
+    """The number of devices that share the cases. Raises `UsageError` if processes would disturb each other's times.
+
+    memory: bytes of the device, as far as they are known.
+    """
     from suite.cluster.devices import device_count
 
     if all(job.op.over_ranks for job in jobs):
         return 1
     if gpus is None and options.device.type == "cpu" and not options.timed:
-        return host.cores() if sum(not job.op.over_ranks for job in jobs) >= SHARED * host.cores() else 1
+        alone = [job for job in jobs if not job.op.over_ranks]
+        largest = max((job.op.memory_bytes(case) for job in alone for case in job.cases), default=0)
+        most = host.cores() if memory is None else min(host.cores(), memory // (largest + FRAMEWORK_BYTES))
+        return max(1, min(most, len(alone) // SHARED))
     devices = device_count(gpus, options.device)
     if devices > 1 and options.device.type == "cpu" and options.timed:
         raise UsageError(

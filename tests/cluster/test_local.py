@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -163,10 +164,14 @@ def test_the_cores_of_a_cpu_share_many_operations_that_are_not_timed(monkeypatch
     monkeypatch.setattr(hardware.host, "cores", lambda: 3)
     options = Options(resolve("cpu"), timed=False)
     many = plan(Selection(("sum", "softmax", "sigmoid", "rope", "cumsum", "vector_add"), ("numpy",)), options.device)
-    assert compare_run._devices(many, None, options) == 3
-    assert compare_run._devices(many[1:], None, options) == 1
-    assert compare_run._devices(many, None, replace(options, timed=True)) == 1
-    assert compare_run._devices(many, "2", options) == 2
+    devices = partial(compare_run._devices, memory=64 << 30)
+    assert devices(many, None, options) == 3
+    assert devices(many[1:], None, options) == 2
+    assert devices(many[3:], None, options) == 1
+    assert devices(many, None, replace(options, timed=True)) == 1
+    assert devices(many, "2", options) == 2
+    assert devices(many, None, options, memory=8 << 30) == 2, "each process has room for the frameworks"
+    assert devices(many, None, options, memory=1 << 30) == 1
 
 
 def test_times_of_processes_that_share_a_cpu_are_refused(
