@@ -56,6 +56,7 @@ TOOLS = {
 }
 FURTHER: dict[str, tuple[Shape, ...]] = {
     "attention_grad": ((1, 8, 1, 130, 300, 64),),
+    "int4_matmul": ((17, 264, 640), (32, 200, 1024)),
     "linear_sigmoid": ((300, 264, 72), (16, 128, 2048)),
     "linear_sigmoid_grad": ((300, 264, 72),),
     "matmul": (
@@ -72,7 +73,7 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
 }
 """Sizes besides the ragged ones, for kernels that are chosen by size: few columns, tiles that fit the output, larger
 tiles, clusters of 8 and 16 blocks, and several blocks for the query heads of one key head."""
-FURTHER_DTYPES = {"matmul": (FLOAT8,)}
+FURTHER_DTYPES = {"matmul": (FLOAT8,), "attention": (FLOAT8,), "attention_grad": (FLOAT8,)}
 """Dtypes besides those that every operation has."""
 CALLED = "calls made: "
 """The child process prints this, followed by the number of calls."""
