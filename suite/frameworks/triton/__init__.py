@@ -105,12 +105,12 @@ class Triton(TorchAdapter):
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner
 
-        return autotuner.use_last_configs(autotuner.autotuners(module).values())
+        return autotuner.use_last_configs(autotuner.reached(module))
 
     def building(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner
 
-        return autotuner.compiling_only(autotuner.autotuners(module).values())
+        return autotuner.compiling_only(autotuner.reached(module))
 
     def code(
         self,

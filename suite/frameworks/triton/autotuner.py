@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -18,13 +19,27 @@ from triton.runtime.autotuner import Autotuner
 from triton_kernels._runtime.autotuner import Key, kernel_name, named, plain
 from triton_kernels._runtime.kept import forget
 
-__all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", "named", "plain", "text"]
+__all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", "named", "plain", "reached", "text"]
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
     """The autotuned kernels that a module defines or imports, by `kernel_name`."""
     found = [each for each in vars(module).values() if isinstance(each, Autotuner)]
     return {kernel_name(each): each for each in found}
+
+
+def reached(module: ModuleType) -> list[Autotuner]:
+    """The autotuned kernels of a module and of the modules of its package that it imports from, at any depth."""
+    package, modules, found = module.__name__.partition(".")[0], [module], {}
+    for each in modules:  # grows while it is read
+        for value in vars(each).values():
+            if isinstance(value, Autotuner):
+                found[id(value)] = value
+            known = sys.modules.get(str(getattr(value, "__module__", "")))
+            origin = value if isinstance(value, ModuleType) else known
+            if origin is not None and origin not in modules and origin.__name__.startswith(f"{package}."):
+                modules.append(origin)
+    return [*found.values()]
 
 
 def text(config: Config) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from tuned_kernels import ENTRY, H200, THREE, call, fake_module, tuned_folder, write_tuned  # noqa: F401 (a fixture)
@@ -67,6 +68,20 @@ def test_new_questions_can_be_answered_as_in_the_last_launch_without_timing() ->
         assert call(module, 101)["BLOCK"] == 16
     assert len(module.kernel.fn.launched) == launched + 2, "each call is one launch"
     assert call(module, 64)["BLOCK"] == 32, "afterwards it is tuned as before"
+
+
+def test_kernels_of_imported_functions_keep_their_configuration_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = fake_module()
+    kernels.vector_add.__module__ = kernels.__name__
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    operation = ModuleType("triton_kernels.fake_operation")
+    operation.vector_add = kernels.vector_add  # type: ignore[attr-defined]
+    call(kernels, 65)
+    launched = len(kernels.kernel.fn.launched)
+    with ADAPTER.without_tuning(operation):
+        operation.vector_add(_ones(), _ones())
+    assert len(kernels.kernel.fn.launched) == launched + 1
+    assert ADAPTER.configuration(operation) == "", "a row names the configurations of its own kernels"
 
 
 def test_a_kernel_that_was_not_launched_yet_is_tuned() -> None:
