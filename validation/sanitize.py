@@ -41,8 +41,6 @@ from suite import hardware, ops  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.numerics.float8 import FLOAT8  # noqa: E402
-from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.shape import Shape  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
@@ -73,8 +71,6 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
 }
 """Sizes besides the ragged ones, for kernels that are chosen by size: few columns, tiles that fit the output, larger
 tiles, clusters of 8 and 16 blocks, and several blocks for the query heads of one key head."""
-FURTHER_DTYPES = {"matmul": (FLOAT8,), "attention": (FLOAT8,), "attention_grad": (FLOAT8,)}
-"""Dtypes besides those that every operation has."""
 CALLED = "calls made: "
 """The child process prints this, followed by the number of calls."""
 KEPT = 20_000
@@ -105,7 +101,7 @@ def cases(operation: str) -> list[Case]:
     return [
         op.case(shape, dtype, precision, **options)
         for shape in (*op.ragged, *FURTHER.get(operation, ()))
-        for dtype in (*DTYPES, *FURTHER_DTYPES.get(operation, ()))
+        for dtype in (*op.dtypes, *op.dtypes_beyond)
         for precision in op.precisions(dtype)
         for options in op.option_combinations(
             dtype, {option.name: option.values for option in op.options if not option.beyond}
@@ -136,7 +132,7 @@ def call_all(operation: str, patterns: Sequence[str]) -> None:
             continue
         function = getattr(implementation.load(), operation)
         for case in cases(operation):
-            if case.dtype not in (*DTYPES, *implementation.dtypes_beyond):
+            if case.dtype not in (*op.dtypes, *implementation.dtypes_beyond):
                 continue
             inputs = op.make_inputs(case, 0, torch.device("cuda", 0))
             try:

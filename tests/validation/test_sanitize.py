@@ -11,7 +11,7 @@ import pytest
 
 from suite import hardware, ops
 from validation import sanitize
-from validation.sanitize import FURTHER, FURTHER_DTYPES, SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
+from validation.sanitize import FURTHER, SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
 from validation.sanitizer import limits
 
 CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
@@ -49,8 +49,8 @@ def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
     assert SUMMARY.search(CLEAN)
     for name in ops.alone():
         assert chosen(name, ["cuda", "cuda/*"])[0].name == "cuda"
-        further = set(FURTHER_DTYPES.get(name, ()))
-        assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"} | further
+        op = ops.get(name)
+        assert {case.dtype for case in cases(name)} == {*op.dtypes, *op.dtypes_beyond}
     assert all({case.shape for case in cases(name)} >= set(shapes) for name, shapes in FURTHER.items())
 
 
