@@ -191,7 +191,8 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     }
     __syncthreads();
 
-    const auto sync = [&] { blocks > 1 ? cluster_sync() : __syncthreads(); };
+    // Warps meet from different places in the program, where __syncthreads is not defined.
+    const auto sync = [&] { blocks > 1 ? cluster_sync() : named_barrier_sync(1, C::THREADS); };
     if (warp == C::WARPS) return load_stages<C>(maps, work, shared, sync);
 
     const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane);
