@@ -5,10 +5,11 @@
 
 A first run, which is not counted and takes no times, builds and compiles all kernels, because the second would else
 compile for the third. Then the cases are checked and timed on all GPUs, then on one. The cases are default cases of
-different operations in one dtype; cases whose truth takes long are not drawn. `after the first row` leaves out the
-start of the processes, which does not become shorter with more GPUs, and takes little of a run of all cases. Passes if
-this share of the time is at most --share and the rows of the two runs agree by the rule of `a_a_rates.py`, with no row
-in one run alone. Without GPUs, `-- --no-time` tries the commands with processes on the CPU.
+different operations in one dtype; cases whose truth takes long are not drawn. `from the first row to the last case`
+leaves out the start of the processes and the report at the end, which do not become shorter with more GPUs, and take
+little of a run of all cases. Passes if this share of the time is at most --share and the rows of the two runs agree by
+the rule of `a_a_rates.py`, with no row in one run alone. Without GPUs, `-- --no-time` tries the commands with processes
+on the CPU.
 
 Exit status: 0 if it passes, 1 if not or if the time was over, 2 if the runs cannot be compared.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +46,8 @@ SHARE = 0.55
 SECONDS = 200.0
 POLL_S = 0.05
 FIRST = "first"
+LAST_CASE = re.compile(r"^\[[\d.]+ s, (\d+)/\1\]", re.MULTILINE)
+"""The line that `compare` prints when the last case has ended."""
 GRACE_S = 15.0
 """Time for an interrupted run to write its tables."""
 
@@ -92,14 +96,17 @@ def commands(cases: Sequence[Case], shapes: Path, out: Path, extra: Sequence[str
 
 @dataclass(frozen=True)
 class Run:
-    """A run of `compare`: the time it took, and that of its first row, from its start."""
+    """A run of `compare`: the time it took, and the times of its first row and of its last case, from its start."""
 
     seconds: float
     first_row_s: float
+    last_case_s: float
     complete: bool
 
     def __str__(self) -> str:
-        return f"{self.seconds:.1f} s{'' if self.complete else ', cut'}, first row after {self.first_row_s:.1f} s"
+        cut = "" if self.complete else ", cut"
+        rows = f"first row after {self.first_row_s:.1f} s, last case after {self.last_case_s:.1f} s"
+        return f"{self.seconds:.1f} s{cut}, {rows}"
 
 
 def run(command: Sequence[str], folder: Path, limit_s: float) -> Run:
@@ -107,14 +114,15 @@ def run(command: Sequence[str], folder: Path, limit_s: float) -> Run:
 
     Its lines, with the time at which each case ended, are in a text file beside the folder.
     """
-    begin = time.monotonic()
-    with folder.with_suffix(".txt").open("w") as log:
+    begin, lines = time.monotonic(), folder.with_suffix(".txt")
+    with lines.open("w") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-    first, cut = 0.0, False
+    first, last, cut = 0.0, 0.0, False
     while process.poll() is None:
         time.sleep(POLL_S)
         passed = time.monotonic() - begin
         first = first or (passed if any(folder.glob("*.csv")) else 0.0)
+        last = last or (passed if LAST_CASE.search(lines.read_text(errors="replace")) else 0.0)
         if not cut and passed > limit_s:
             cut, limit_s = True, passed
             process.send_signal(signal.SIGINT)
@@ -122,13 +130,13 @@ def run(command: Sequence[str], folder: Path, limit_s: float) -> Run:
             process.kill()
     seconds = time.monotonic() - begin
     complete = not cut and process.returncode in (0, 1) and any(folder.glob("*.csv"))
-    return Run(seconds, first or seconds, complete)
+    return Run(seconds, first or seconds, last or seconds, complete)
 
 
-def share(every: Run, one: Run, *, after_first_row: bool = False) -> float:
-    """The time on all GPUs over that on one."""
-    if after_first_row:
-        return (every.seconds - every.first_row_s) / max(one.seconds - one.first_row_s, 1e-9)
+def share(every: Run, one: Run, *, of_cases: bool = False) -> float:
+    """The time on all GPUs over that on one; `of_cases`: from the first row to the last case."""
+    if of_cases:
+        return (every.last_case_s - every.first_row_s) / max(one.last_case_s - one.first_row_s, 1e-9)
     return every.seconds / one.seconds
 
 
@@ -165,15 +173,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not runs[name].complete:
             return 1
     every, one = runs["all"], runs["one"]
-    after = share(every, one, after_first_row=True)
-    print(f"{len(cases)} cases: {share(every, one):.3f} of the time of one GPU; after the first row {after:.3f}")
+    of_cases = share(every, one, of_cases=True)
+    print(f"{len(cases)} cases: {share(every, one):.3f} of the time of one GPU", end="; ")
+    print(f"from the first row to the last case {of_cases:.3f}")
     try:
         agree, lines = agreement(given.out / "one", given.out / "all")
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print("\n".join(lines))
-    return 0 if agree and after <= given.share else 1
+    return 0 if agree and of_cases <= given.share else 1
 
 
 if __name__ == "__main__":

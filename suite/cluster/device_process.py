@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Mapping
 
 from suite.cluster.messages import Group, Message, Setup, Task, decode, encode
@@ -62,16 +61,6 @@ class DeviceProcess(Child):
         *whole, self._partial = (self._partial + data).split(b"\n")
         return [decode(line) for line in whole]
 
-    def end(self) -> None:
-        """Tell it to end its workers and itself."""
-        os.close(self._tasks)
-        self._tasks = -1
-
-    def wait(self, wait_s: float) -> None:
-        """Wait up to `wait_s` for its end."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(wait_s)
-
     def kill(self, wait_s: float = KILL_S) -> None:
         self._started.update(tree.descendants(self.pid))
         super().kill(wait_s)
@@ -81,6 +70,5 @@ class DeviceProcess(Child):
         super().close(wait_s)
         for each in self._started:
             _caches.remove_temporary(each)
-        for descriptor in (self._tasks, self._events):
-            if descriptor >= 0:
-                os.close(descriptor)
+        os.close(self._tasks)
+        os.close(self._events)

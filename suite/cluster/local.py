@@ -96,10 +96,8 @@ class DeviceProcesses:
     ) -> None:
         interrupted = error is not None and not isinstance(error, Exception)
         for process in self._processes.values():
-            process.kill(0.0) if interrupted else process.end()
+            process.kill(0.0)  # they end together: a process of a GPU needs seconds for it
         for process in self._processes.values():
-            if not interrupted:
-                process.wait(KILL_S)
             process.close(SHORT_KILL_S if interrupted else KILL_S)
 
     def run(self, ledger: Ledger) -> None:

@@ -37,6 +37,8 @@ wait, source, folder = sys.argv[1:]
 pathlib.Path(folder).mkdir()
 pathlib.Path(folder, "started.csv").touch()
 time.sleep(float(wait))
+print(f"[{wait} s, 3/3] the last case", flush=True)
+time.sleep(0.2)  # the report
 pathlib.Path(folder, "started.csv").unlink()
 shutil.copytree(source, folder, dirs_exist_ok=True)
 """
@@ -62,6 +64,14 @@ def test_the_verdict_needs_the_share_and_the_same_rows(
     )
     with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": wait_s, "one": 0.8})
     assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
+
+
+def test_the_share_of_the_cases_is_from_the_first_row_to_the_last_case() -> None:
+    every, one = fleet.Run(86.6, 13.5, 79.5, True), fleet.Run(140.0, 8.5, 128.5, True)
+    assert fleet.share(every, one, of_cases=True) == pytest.approx(66.0 / 120.0)
+    assert fleet.share(every, one) == pytest.approx(86.6 / 140.0)
+    assert fleet.LAST_CASE.search("building\n[1.5 s, 12/13] sum\n[12.3 s, 13/13] sum: 2 ok\n")
+    assert not fleet.LAST_CASE.search("[1.5 s, 12/13] sum\n[1.6 s, 1/13] sum\n")
 
 
 def test_a_row_of_one_run_alone_is_named(tmp_path: Path) -> None:
