@@ -112,6 +112,8 @@ def table() -> str:
         f"{pipe_table(HEADS, newer, right=NUMERIC)}\n\n"
         "The same on an NVIDIA H100 80GB HBM3, for newer operations:\n"
         "[results/nvidia-h100-80gb-hbm3/operations](results/nvidia-h100-80gb-hbm3/operations), each with its command.\n"
+        "Tables of twelve operations of the first list on that GPU, some of their cases, are in\n"
+        "[results/nvidia-h100-80gb-hbm3](results/nvidia-h100-80gb-hbm3).\n"
         "Five operations over two and four of these GPUs: [several GPUs](docs/several_gpus.md#results).\n"
     )
 
