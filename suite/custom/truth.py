@@ -46,6 +46,10 @@ NOISE_SEED = 2**31 - 1
 Tensors = tuple[torch.Tensor, ...]
 
 
+class RandomReferenceError(SuiteError):
+    """A reference that gives other results for the same inputs."""
+
+
 def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
     """The results of the reference for `inputs` in one array, in float64 or int64."""
     function = program.function(case, torch.float64, inputs[0].device)
@@ -56,11 +60,11 @@ def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
 
 
 def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> None:
-    """Raise `SuiteError` for a reference whose results differ from call to call."""
+    """Raise `RandomReferenceError` for a reference whose results differ from call to call."""
     again = exact(program, case, inputs)
     difference, size = ((each).abs().double().nan_to_num(0.0, 0.0, 0.0) for each in (again - value, value))
     if difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(size.max()):
-        raise SuiteError(
+        raise RandomReferenceError(
             f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: "
             "does it draw random numbers, as dropout does in training?"
         )

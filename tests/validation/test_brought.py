@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from suite.custom.truth import RandomReferenceError
 from validation import brought
+from validation.brought import judged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +43,18 @@ def test_a_part_takes_its_share_and_prints_the_reason(tmp_path: Path) -> None:
     assert said[0] == "0.py  ok"
     assert said[1].startswith("2.py  refused: ")
     assert said[2:] == ["1 ok, 1 refused"]
+
+
+def test_a_problem_that_draws_random_numbers_is_tried_in_one_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "noisy.py"
+    path.write_text(PROBLEM.format(rows=4096).replace("torch.relu(x) + 1", "x + torch.randn(1)"))
+    tried: list[str] = []
+    monkeypatch.setattr(brought, "judged", lambda *given: tried.append(given[1].label) or judged(*given))
+    with pytest.raises(RandomReferenceError, match="does it draw random numbers"):
+        brought.attempt("kernelbench", path, torch.device("cpu"), small=True)
+    assert len(tried) == 1
 
 
 def test_even_sizes_are_halved_down_to_the_cap() -> None:
