@@ -52,10 +52,10 @@ class Ledger:
                 self._jobs.append(job)
                 self.tasks.append(Task(len(self.tasks), case, most, references, rows))
         self._kin: dict[Group, str] = {}
-        """The operation of a group, or the word for all operations over ranks."""
+        """The operation of each group; empty for all operations over ranks."""
         for task, job in zip(self.tasks, self._jobs, strict=True):
             self._waiting.setdefault(task.group, deque()).append(task)
-            self._kin[task.group] = "ranks" if job.op.over_ranks else job.op.name
+            self._kin[task.group] = "" if job.op.over_ranks else job.op.name
         self._cases = len(self.tasks)
         self._spread = Spread(self._cases, devices if options.timed else 1)
         self._again: dict[int, int] = {}

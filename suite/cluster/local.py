@@ -38,7 +38,7 @@ def compare(
     """Check and time every implementation of `jobs`, a case on one of `options.devices` at a time.
 
     Operations over several ranks, which need the GPUs together, come last. On a CPU they come first, beside the others:
-    ranks wait for each other half of the time. The rows are in the order of the plan.
+    these use the cores while ranks wait for each other. The rows are in the order of the plan.
     """
     observer = observer or Observer()
     alone = [job for job in jobs if not job.op.over_ranks]

@@ -1,4 +1,4 @@
-"""Inside the process from which workers are forked: `python -m suite.worker.fork_server_main`.
+"""Inside the process from which workers are forked: `python -m suite.worker.fork_server_main`, or a fork of another.
 
 It has imported torch and the suite, has one thread, and has used no device and no kernel: all workers begin alike,
 within milliseconds.
