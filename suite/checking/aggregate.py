@@ -48,15 +48,25 @@ class Weighted:
     reference: float = 0.0
     """The value of the sum for an error of 1, in the unit of the statistic."""
 
-    def add(self, weight: torch.Tensor, errors: Errors, reference: torch.Tensor) -> None:
+    @classmethod
+    def of(cls, weight: torch.Tensor, errors: Errors, reference: torch.Tensor) -> Weighted:
+        """Return the sums for errors of these sizes, without the total."""
         size = weight.abs()
-        self.total += float((weight * errors.error).sum())
-        self.systematic += float((size * errors.systematic).sum())
-        self.common += float((size * errors.variance.sqrt()).sum())
-        self.variance += float((weight.square() * errors.variance).sum())
-        self.rounding += float((weight.square() * errors.rounding).sum())
-        self.jump = max(self.jump, float((size * errors.ulp).max()))
-        self.reference += float((weight * reference).sum())
+        return cls(
+            systematic=float((size * errors.systematic).sum()),
+            common=float((size * errors.variance.sqrt()).sum()),
+            variance=float((weight.square() * errors.variance).sum()),
+            rounding=float((weight.square() * errors.rounding).sum()),
+            jump=float((size * errors.ulp).max()),
+            reference=float((weight * reference).sum()),
+        )
+
+    def add(self, sums: Weighted, total: float) -> None:
+        """Add the sums of a piece, and the weighted sum of its errors."""
+        self.total += total
+        for name in ("systematic", "common", "variance", "rounding", "reference"):
+            setattr(self, name, getattr(self, name) + getattr(sums, name))
+        self.jump = max(self.jump, sums.jump)
 
     def bound(self, independent: int, many: float) -> float:
         """Return the largest sum of right results. Bernstein's inequality covers few changes by one ulp."""
@@ -81,15 +91,20 @@ class Squares:
     """From the last rounding."""
     count: int = 0
 
-    def add(self, errors: Errors) -> None:
-        before = errors.variance + errors.systematic.square()
-        unit = before + errors.ulp.square()
-        terms = before / unit
-        self.total += float((errors.error.square() / unit).sum())
-        self.expected += float(terms.sum())
-        self.largest = max(self.largest, float(terms.max()))
-        self.rounding += float((errors.rounding / unit).sum())
-        self.count += terms.numel()
+    @classmethod
+    def of(cls, errors: Errors, unit: torch.Tensor) -> Squares:
+        """Return the sums for errors of these sizes, without the total."""
+        terms = (errors.variance + errors.systematic.square()) / unit
+        rounding = float((errors.rounding / unit).sum())
+        return cls(0.0, float(terms.sum()), float(terms.max()), rounding, terms.numel())
+
+    def add(self, sums: Squares, total: float) -> None:
+        """Add the sums of a piece, and the sum of its squared errors."""
+        self.total += total
+        self.expected += sums.expected
+        self.largest = max(self.largest, sums.largest)
+        self.rounding += sums.rounding
+        self.count += sums.count
 
     def bound(self, independent: int, many: float) -> float:
         """Return the largest sum of right results: a sum of squares of normal errors in groups, and of changes by one
@@ -101,14 +116,41 @@ class Squares:
 
 @dataclass
 class Errors:
-    """Errors of sampled results and the sizes that right ones have; float64, one dimension."""
+    """The sizes of the errors of sampled results that are right; float64, one dimension.
 
-    error: torch.Tensor
+    places: positions among the sampled results.
+    """
+
+    places: torch.Tensor
+    nearest: torch.Tensor
     systematic: torch.Tensor
     variance: torch.Tensor
     rounding: torch.Tensor
     ulp: torch.Tensor
     truth: torch.Tensor
+
+
+class Expected:
+    """What the statistics of a piece are compared with. It depends on the truth alone, unless results are infinite.
+
+    Results with the positions `places` count: their errors are differences from `nearest`.
+    """
+
+    def __init__(self, errors: Errors) -> None:
+        self.places, self.nearest = errors.places, errors.nearest
+        before = errors.variance + errors.systematic.square()
+        squared = before + errors.rounding
+        self.scale_weight, self.mean_weight = errors.truth / squared, squared.rsqrt()
+        self.unit = before + errors.ulp.square()
+        if self.is_empty:
+            return
+        self.scale = Weighted.of(self.scale_weight, errors, errors.truth)
+        self.mean = Weighted.of(self.mean_weight, errors, squared.sqrt())
+        self.squares = Squares.of(errors, self.unit)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.places.numel() == 0)
 
 
 @dataclass
@@ -124,14 +166,19 @@ class Aggregate:
         """Add the sampled elements of a piece of the output, which lies on the device of its truth."""
         if truth.noise is None or truth.value.numel() == 0:
             return
-        errors = errors_of(piece, truth, dtype)
-        if errors.error.numel() == 0:
+        got = piece[sample(tuple(truth.value.shape), truth.value.device)].reshape(-1).double()
+        expected = truth.expected.get(dtype)
+        if expected is None:
+            expected = truth.expected[dtype] = Expected(errors_of(truth, dtype))
+        if not torch.isfinite(got[expected.places]).all():
+            expected = Expected(errors_of(truth, dtype, torch.isfinite(got)))
+        if expected.is_empty:
             return
+        error = got[expected.places] - expected.nearest
         self.independent = truth.noise.independent
-        squared = errors.variance + errors.systematic.square() + errors.rounding
-        self.scale.add(errors.truth / squared, errors, errors.truth)
-        self.mean.add(squared.rsqrt(), errors, squared.sqrt())
-        self.squares.add(errors)
+        self.scale.add(expected.scale, float((expected.scale_weight * error).sum()))
+        self.mean.add(expected.mean, float((expected.mean_weight * error).sum()))
+        self.squares.add(expected.squares, float((error.square() / expected.unit).sum()))
 
     def judge(self, results: int) -> tuple[float, str]:
         """Return the largest ratio of a statistic to its bound, and the reason if it is above 1.
@@ -161,23 +208,27 @@ class Aggregate:
         return ratio, reason if ratio > 1.0 else ""
 
 
-def errors_of(piece: torch.Tensor, truth: Truth, dtype: str) -> Errors:
+def errors_of(truth: Truth, dtype: str, finite: torch.Tensor | None = None) -> Errors:
     """Return the errors of the sampled results for which a statistic holds.
 
     Left out are infinities and NaN, results with no error before their rounding or one below LEAST, a truth halfway
     between two neighbours, and repetitions of a truth, since equal inputs give equal errors.
+
+    finite: True for each sampled result that is finite; None if all are.
     """
     assert truth.noise is not None
-    at = sample(tuple(truth.value.shape), truth.value.device)
-    value, got = truth.value[at].reshape(-1), piece[at].reshape(-1).double()
+    value = truth.value[sample(tuple(truth.value.shape), truth.value.device)].reshape(-1)
     systematic, variance = truth.noise.systematic, truth.noise.variance
     nearest, spacing = value.to(getattr(torch, dtype)).double(), ulp(value, dtype)
     before = systematic.square() + variance
-    usable = torch.isfinite(got) & torch.isfinite(nearest) & torch.isfinite(before) & (before > LEAST)
+    usable = torch.isfinite(nearest) & torch.isfinite(before) & (before > LEAST)
     usable &= (nearest - value).abs() != spacing / 2.0
+    if finite is not None:
+        usable &= finite
     value = torch.where(usable, value, math.nan)
     ordered, order = value.sort()
     usable &= torch.empty_like(usable).scatter_(0, order[1:], ordered.diff() != 0.0).scatter_(0, order[:1], True)
     rounding = torch.minimum(spacing * before.sqrt(), spacing.square() / 4.0)
-    kept = (got - nearest, systematic, variance, rounding, spacing, value)
-    return Errors(*(each[usable] for each in kept))
+    places = usable.nonzero().squeeze(1)
+    kept = (nearest, systematic, variance, rounding, spacing, value)
+    return Errors(places, *(each[places] for each in kept))

@@ -20,8 +20,6 @@ from suite.checking.memory import same_bits
 
 MAX_REPEATS = 1000
 """Largest number of repeated calls on the inputs of the first call."""
-MIN_REPEATS = 50
-"""Smallest number of repeated calls, which may take up to three times the requested time."""
 LEAST_REPEATS = 32
 """Repeated calls that a slow call gets too, as far as their own time allows: one fault in ten calls is found with a
 probability of 1 - 0.9^32 = 0.96."""
@@ -33,8 +31,8 @@ JUDGED_REPEATS = 32
 class Duration:
     """Time for repeated calls.
 
-    seconds: for all calls, tripled if a busy machine makes fewer than MIN_REPEATS calls by then; a call that takes
-    longer is not repeated. least_s: for the first LEAST_REPEATS calls, however long one takes.
+    seconds: for all calls; a call that takes longer is not repeated. least_s: for the first LEAST_REPEATS calls,
+    however long one takes.
     """
 
     seconds: float = 0.0
@@ -42,9 +40,7 @@ class Duration:
 
     def allows(self, count: int, spent_s: float, call_s: float) -> bool:
         """True if one more call, which takes `call_s`, may follow `count` calls that took `spent_s`."""
-        limit_s = 0.0 if call_s > self.seconds else self.seconds if count >= MIN_REPEATS else 3 * self.seconds
-        if count < LEAST_REPEATS:
-            limit_s = max(limit_s, self.least_s)
+        limit_s = max(self.seconds, self.least_s) if count < LEAST_REPEATS else self.seconds
         return spent_s + call_s <= limit_s
 
 

@@ -7,7 +7,10 @@ import os
 
 from suite.cluster.messages import Doing, Finished, Setup, Stored, Task, decode, encode
 from suite.cluster.session import Session
+from suite.hardware.device import resolve
 from suite.processes.startup import set_up
+from suite.worker import fork_server
+from suite.worker.process import environment
 
 
 def serve(tasks: int, events: int) -> None:
@@ -22,6 +25,9 @@ def serve(tasks: int, events: int) -> None:
 
         setup = decode(next(lines))
         assert isinstance(setup, Setup)
+        if setup.options.device.type == "cpu":
+            device = resolve("cpu")
+            fork_server.begin_here(device, environment(device, {}))
         with Session(setup) as session:
             for line in lines:
                 task = decode(line)

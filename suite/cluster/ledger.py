@@ -51,8 +51,11 @@ class Ledger:
                 rows = tuple(kept[(case.operation, case.label, case.dtype, case.precision)])
                 self._jobs.append(job)
                 self.tasks.append(Task(len(self.tasks), case, most, references, rows))
-        for task in self.tasks:
+        self._kin: dict[Group, str] = {}
+        """The operation of each group; empty for all operations over ranks."""
+        for task, job in zip(self.tasks, self._jobs, strict=True):
             self._waiting.setdefault(task.group, deque()).append(task)
+            self._kin[task.group] = "" if job.op.over_ranks else job.op.name
         self._cases = len(self.tasks)
         self._spread = Spread(self._cases, devices if options.timed else 1)
         self._again: dict[int, int] = {}
@@ -78,13 +81,18 @@ class Ledger:
     def take(self, known: set[Group], device: str) -> Task | None:
         """The next task for a device whose process has run tasks of the groups `known`; None if it has none to do.
 
-        A process keeps to its groups, then begins one that no other has, then helps with the longest.
+        A process keeps to its groups, then to other dtypes of its operations, whose modules and telling cases it knows,
+        then begins an operation that no other has, then helps with the longest. Operations over ranks count as one:
+        the same processes run all of them.
         """
         left = [group for group, tasks in self._waiting.items() if tasks]
         mine = [group for group in left if group in known]
         fresh = [group for group in left if group not in self._begun]
+        kin, begun = ({self._kin[each] for each in groups} for groups in (known, self._begun))
+        near = [group for group in fresh if self._kin[group] in kin]
+        new = [group for group in fresh if self._kin[group] not in begun]
         longest = sorted(left, key=lambda group: -len(self._waiting[group]))
-        for group in (*mine, *fresh, *longest):
+        for group in (*mine, *near, *new, *fresh, *longest):
             self._begun.add(group)
             task = self._waiting[group].popleft()
             self._devices[task.number] = device

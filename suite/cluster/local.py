@@ -37,14 +37,16 @@ def compare(
 ) -> list[Row]:
     """Check and time every implementation of `jobs`, a case on one of `options.devices` at a time.
 
-    Operations over several ranks, which need the devices together, come last. The rows are in the order of the plan.
+    Operations over several ranks, which need the GPUs together, come last. On a CPU they come first, beside the others:
+    these use the cores while ranks wait for each other. The rows are in the order of the plan.
     """
     observer = observer or Observer()
-    shared = [job for job in jobs if not job.op.over_ranks]
+    alone = [job for job in jobs if not job.op.over_ranks]
     together = [job for job in jobs if job.op.over_ranks]
-    if shared and not finished:
+    if alone and not finished:
         with Pool(options.device, memory_bytes=options.memory_bytes, times=False) as pool:
-            build_ahead(shared, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
+            build_ahead(alone, pool, options, lambda doing: observer.step(Step("all", "", doing, 0, 0)))
+    shared, together = ([*together, *alone], []) if options.device.type == "cpu" else (alone, together)
     ledger = Ledger(shared, options, observer, finished, options.devices)
     with DeviceProcesses(setup_of(shared, options), options.devices) as processes:
         processes.run(ledger)

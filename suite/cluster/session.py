@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -18,6 +19,7 @@ from suite.implementations.identity import Reference
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.row import Row
+from suite.runner.compare import run_over_ranks
 from suite.runner.device_run import DeviceRun
 from suite.runner.inspection import Inspection
 from suite.runner.plan import Job
@@ -37,7 +39,11 @@ class Session:
         if setup.own is not None:
             custom.from_description(setup.own.source, setup.own.about)
         self.options = replace(setup.options, device=device, host=None, devices=1)
+        self._stack = ExitStack()
         self._pool = Pool(device, memory_bytes=self.options.memory_bytes, times=self.options.timed)
+        self._stack.push(self._pool)
+        self._over_ranks: dict[int, DeviceRun] = {}
+        """The run of each number of ranks."""
         self._run = DeviceRun(self._pool, self.options, {}, interpreted_too=not self.options.native_only)
         self._inspection = Inspection(self.options)
         facts = device_facts(device.type)
@@ -50,7 +56,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.__exit__(kind, error, trace)
+        self._stack.__exit__(kind, error, trace)
 
     def run(self, task: Task, send: Send) -> Finished:
         """All rows of a task. `send` is called with each step, and with rows once they are known."""
@@ -60,13 +66,26 @@ class Session:
         progress = _Progress(task.number, send, self._columns)
         if task.again:
             return Finished(task.number, tuple(self._run.time_again(job, case, task.finished, progress)))
-        self._run.finished = {row.key: row for row in task.finished}
-        rows = self._run.run(job, case, progress)
+        run = self._run_of(job, case)
+        run.finished = {row.key: row for row in task.finished}
+        rows = run.run(job, case, progress)
+        if op.over_ranks:
+            return Finished(task.number, tuple(rows))
         self._inspection.inspect(job, case, rows, progress)
         for _ in range(1, self.options.repeat):
             self._pool.renew()
             self._run.repeat(job, case, rows, progress)
         return Finished(task.number, tuple(rows))
+
+    def _run_of(self, job: Job, case: Case) -> DeviceRun:
+        """The run of a case. Ranks end when a case without them follows."""
+        if job.op.over_ranks:
+            if case.ranks not in self._over_ranks:
+                self._over_ranks[case.ranks] = run_over_ranks(case.ranks, self.options, {}, self._stack)
+            return self._over_ranks[case.ranks]
+        for run in self._over_ranks.values():
+            run.pool.discard()
+        return self._run
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from suite.external import fork_server_main
 from suite.external.fork_server_main import OPTIONS, PID
 from suite.hardware.device import Device
 from suite.processes import tree
-from suite.processes.child import KILL_S, Child, Start, spawn
-from suite.processes.forked import ForkedProcess
+from suite.processes.child import KILL_S, Child, spawn
+from suite.processes.forked import ForkedProcess, forked
 
 START_S = 600.0
 
@@ -29,7 +30,8 @@ class ExternalForkServer(Child):
     def __init__(self, device: Device, *, fork_here: bool = False) -> None:
         tree.adopt_orphans()
         self._control, theirs = socket.socketpair()
-        start = _forked(device) if fork_here else spawn("suite.external.fork_server_main", device, os.environ)
+        begin = partial(fork_server_main.begin, device)
+        start = forked(begin) if fork_here else spawn("suite.external.fork_server_main", device, os.environ)
         super().__init__(start, {"--control": theirs.detach()})
 
     def fork(self, ends: Mapping[str, int], output: int) -> ForkedProcess:
@@ -47,19 +49,3 @@ class ExternalForkServer(Child):
     def close(self, wait_s: float = KILL_S) -> None:
         super().close(wait_s)
         self._control.close()
-
-
-def _forked(device: Device) -> Start:
-    """Starts the fork server as a fork of this process, and waits until it holds no descriptor of this process."""
-
-    def start(ends: Mapping[str, int], output: int) -> ForkedProcess:
-        closed, ready = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            fork_server_main.begin(device, ends, output, ready)
-        os.close(ready)
-        os.read(closed, 1)
-        os.close(closed)
-        return ForkedProcess(pid)
-
-    return start

@@ -127,6 +127,11 @@ class Jax(Adapter):
 
         return torch.from_dlpack(jax.block_until_ready(array))
 
+    def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
+        """Arrays of JAX are dense; their strides are given as those of rows, whatever the order of their axes."""
+        shape = tuple(array.shape)
+        return shape, str(array.dtype), tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:

@@ -10,12 +10,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heapreplace
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
 Row = dict[str, Any]
 Pair = tuple[tuple[str, int], tuple[str, int]]
+Key = tuple[int, ...]
+"""The numbers of a row's levels, in the order of the factors."""
+Offer = tuple[float, int, frozenset[tuple[str, int]]]
+"""Cost of a row, the bits of its pairs, and its levels that count."""
 
 NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
 POOL = 1500
@@ -47,37 +52,45 @@ def cover(
         if i >= before[one] or j >= before[two]
     ]
     bit = {pair: 1 << number for number, pair in enumerate(pairs)}
-    pool: dict[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]] = {}
+    both = list(combinations(range(len(names)), 2))
+    pool: dict[Key, Offer] = {}
 
-    def offer(row: Mapping[str, int]) -> int:
+    def below(count: int) -> int:
+        """A random number, as `randrange` draws it."""
+        size = count.bit_length()
+        while (found := source.getrandbits(size)) >= count:
+            pass
+        return found
+
+    counts = [len(factors[name]) for name in names]
+
+    def offer(key: Key) -> int:
         """Add a row of level numbers to the pool if it is valid; return the bits of its pairs."""
-        key = tuple(row[name] for name in names)
         if key not in pool:
-            levels = {name: factors[name][row[name]] for name in names}
-            price = cost(levels)
+            price = cost({name: factors[name][at] for name, at in zip(names, key, strict=True)})
             if price is None:
                 return 0
-            mask = sum(bit.get(((one, row[one]), (two, row[two])), 0) for one, two in combinations(names, 2))
-            pool[key] = price, mask, frozenset((name, at) for name, at in row.items() if at >= before[name])
+            places = list(zip(names, key, strict=True))
+            mask = sum(bit.get((places[one], places[two]), 0) for one, two in both)
+            pool[key] = price, mask, frozenset((name, at) for name, at in places if at >= before[name])
         return pool[key][1]
 
     for _ in range(POOL):
-        offer({name: source.randrange(len(factors[name])) for name in names})
+        offer(tuple(map(below, counts)))
     found = 0
     for _, mask, _ in pool.values():
         found |= mask
     for pair, place in bit.items():
+        fixed = {names.index(name): at for name, at in pair}
         for _ in range(TRIES if not found & place else 0):
-            row = {name: source.randrange(len(factors[name])) for name in names} | dict(pair)
-            found |= offer(row)
+            drawn = list(map(below, counts))
+            found |= offer(tuple(fixed.get(position, at) for position, at in enumerate(drawn)))
             if found & place:
                 break
     return [{name: factors[name][at] for name, at in zip(names, key, strict=True)} for key in _chosen(pool, found)]
 
 
-def _chosen(
-    pool: Mapping[tuple[int, ...], tuple[float, int, frozenset[tuple[str, int]]]], pairs: int
-) -> Iterator[tuple[int, ...]]:
+def _chosen(pool: Mapping[Key, Offer], pairs: int) -> Iterator[Key]:
     """Yield the keys of the rows that together have all levels, cheap ones above all, and then all pairs."""
     levels = frozenset[tuple[str, int]]().union(*(has for _, _, has in pool.values()))
     while levels:
@@ -85,7 +98,13 @@ def _chosen(
         yield key
         levels -= pool[key][2]
         pairs &= ~pool[key][1]
+    # The number of new pairs of a row only falls: the row on top that still has its number is the best.
+    rows = [(-mask.bit_count(), price, place, key, mask) for place, (key, (price, mask, _)) in enumerate(pool.items())]
+    heapify(rows)
     while pairs:
-        key = max(pool, key=lambda each: ((pool[each][1] & pairs).bit_count(), -pool[each][0]))
-        yield key
-        pairs &= ~pool[key][1]
+        new, price, place, key, mask = rows[0]
+        if (left := -(mask & pairs).bit_count()) == new:
+            yield key
+            pairs &= ~mask
+        else:
+            heapreplace(rows, (left, price, place, key, mask))

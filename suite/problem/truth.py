@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from suite.problem.outputs import joined
 
@@ -33,6 +33,8 @@ class Truth:
     rest: for results in float64, the part of the exact result below the last place of its value; else None.
 
     The value is of an integer type where whole numbers are compared exactly.
+
+    expected: kept by the judge for the next output: what statistics of results are compared with, by dtype.
     """
 
     index: tuple[slice, ...]
@@ -43,6 +45,7 @@ class Truth:
     weak: WeakBound | None = None
     rest: torch.Tensor | None = None
     named: Callable[[torch.Tensor], torch.Tensor] | None = None
+    expected: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def numbers(self, piece: torch.Tensor) -> torch.Tensor:
         """Return the numbers that a piece of an output gives or stands for, on the device of the truth."""

@@ -1,11 +1,15 @@
-"""A forked process that this process waits for, in the form that `Child` needs."""
+"""Forks of this process, in the form that `Child` needs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
+
+from suite.processes.child import Start
 
 MAX_WAIT_S = 10.0
 POLL_S = 0.002
@@ -37,3 +41,23 @@ class ForkedProcess:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", limit_s)
             time.sleep(POLL_S)
         return code
+
+
+def forked(begin: Callable[[Mapping[str, int], int, int], NoReturn]) -> Start:
+    """Starts a fork of this process, which must have one thread and have run no kernel yet.
+
+    begin: is called in the fork with its descriptors by option name, the one that it prints to, and one that it closes
+    once it holds no other descriptor of this process.
+    """
+
+    def start(ends: Mapping[str, int], output: int) -> ForkedProcess:
+        closed, ready = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            begin(ends, output, ready)
+        os.close(ready)
+        os.read(closed, 1)
+        os.close(closed)
+        return ForkedProcess(pid)
+
+    return start

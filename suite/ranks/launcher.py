@@ -17,7 +17,7 @@ from suite.processes.preload import preload
 from suite.processes.startup import set_up
 from suite.ranks.process import FAILURES
 
-MONITOR_S, SHUTDOWN_S = 0.05, 2
+MONITOR_S, SHUTDOWN_S = 0.2, 2
 """Period at which the agent looks after the ranks, and the time that it gives them to end."""
 
 

@@ -82,15 +82,13 @@ def _runs_over_ranks(
 ) -> dict[int, DeviceRun]:
     """The run of each number of ranks that the cases have."""
     counts = {case.ranks for job in jobs for case in job.cases if job.op.over_ranks}
-    return {
-        ranks: DeviceRun(
-            stack.enter_context(RanksPool(device_of_ranks(options.device, ranks), ranks, options.memory_bytes)),
-            options,
-            finished,
-            interpreted_too=not options.native_only,
-        )
-        for ranks in counts
-    }
+    return {ranks: run_over_ranks(ranks, options, finished, stack) for ranks in counts}
+
+
+def run_over_ranks(ranks: int, options: Options, finished: Mapping[Key, Row], stack: ExitStack) -> DeviceRun:
+    """The run of cases over `ranks` processes, which end with `stack`."""
+    pool = stack.enter_context(RanksPool(device_of_ranks(options.device, ranks), ranks, options.memory_bytes))
+    return DeviceRun(pool, options, finished, interpreted_too=not options.native_only)
 
 
 class _Progress:

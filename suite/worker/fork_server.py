@@ -16,11 +16,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 
 from suite.hardware.device import Device
 from suite.processes.child import KILL_S, SHORT_KILL_S, Child, spawn
+from suite.processes.forked import forked
+from suite.worker import fork_server_main
 from suite.worker.fork_server_main import ENDED, EVENT, LENGTH, OPTIONS, REFUSED
 
 START_S = 600.0
@@ -64,9 +67,12 @@ class ForkedWorker:
 
 
 class ForkServer(Child):
-    """A process that forks workers on `device`. Their environments differ from `environment` only in LATE_VARIABLES."""
+    """A process that forks workers on `device`. Their environments differ from `environment` only in LATE_VARIABLES.
 
-    def __init__(self, device: Device, environment: Mapping[str, str]) -> None:
+    fork_here: it is a fork of this process, which has one thread and this environment, and has run no kernel yet.
+    """
+
+    def __init__(self, device: Device, environment: Mapping[str, str], *, fork_here: bool = False) -> None:
         self.key = _key(device, environment)
         self.owner = os.getpid()
         self._codes: dict[int, int] = {}
@@ -75,9 +81,9 @@ class ForkServer(Child):
         self._reading = threading.Lock()
         """Held while a thread waits for an event: several threads may watch workers."""
         try:
-            super().__init__(
-                spawn("suite.worker.fork_server_main", device, environment), {"--control": theirs.detach()}
-            )
+            begin = partial(fork_server_main.begin, device)
+            start = forked(begin) if fork_here else spawn("suite.worker.fork_server_main", device, environment)
+            super().__init__(start, {"--control": theirs.detach()})
         except BaseException:
             self._control.close()
             raise
@@ -177,6 +183,14 @@ def acquire(device: Device, environment: Mapping[str, str]) -> ForkServer:
             server.discard_output()
             return server
     return ForkServer(device, environment)
+
+
+def begin_here(device: Device, environment: Mapping[str, str]) -> None:
+    """Keep a server that is a fork of this process: it has the modules that this process has imported.
+
+    This process must have one thread, `environment`, and have run no kernel yet.
+    """
+    release(ForkServer(device, environment, fork_here=True))
 
 
 def release(server: ForkServer) -> None:

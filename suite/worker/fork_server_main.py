@@ -1,4 +1,4 @@
-"""Inside the process from which workers are forked: `python -m suite.worker.fork_server_main`.
+"""Inside the process from which workers are forked: `python -m suite.worker.fork_server_main`, or a fork of another.
 
 It has imported torch and the suite, has one thread, and has used no device and no kernel: all workers begin alike,
 within milliseconds.
@@ -15,8 +15,8 @@ import signal
 import socket
 import struct
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from suite.hardware.device import Device
 from suite.processes.codec import from_json
@@ -127,17 +127,33 @@ class ForkService:
         os._exit(0)
 
 
+def begin(device: Device, ends: Mapping[str, int], output: int, ready: int) -> NoReturn:
+    """Serve in a fork of another process. Closes `ready` once the descriptors of that process are closed."""
+    try:
+        detach([*ends.values(), ready], output)
+        os.close(ready)
+        _serve(device, ends["--control"], ends["--stacks"], ends["--lifeline"])
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _serve(device: Device, control: int, stacks: int, lifeline: int) -> None:
+    connection = socket.socket(fileno=control)
+    set_up(stacks, lifeline)
+    preload(device, _import_others)
+    ForkService(device, connection).serve()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Internal: started by suite/worker/fork_server.py.")
     parser.add_argument("--device", required=True)
     for name in ("--control", "--stacks", "--lifeline"):
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
-    control = socket.socket(fileno=arguments.control)
-    set_up(arguments.stacks, arguments.lifeline)
     device = from_json(Device, json.loads(arguments.device), "--device")
-    preload(device, _import_others)
-    ForkService(device, control).serve()
+    _serve(device, arguments.control, arguments.stacks, arguments.lifeline)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from suite.checking.judge import Verdict, judge
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.numerics.bounds import limit
-from suite.numerics.formats import unit_roundoff
+from suite.numerics.formats import max_finite, unit_roundoff
 from suite.numerics.noise import Noise, sample
 from suite.numerics.repeats import distinct
 from suite.problem.truth import Truth
@@ -163,3 +163,22 @@ def test_rows_are_distinct_if_one_operand_differs() -> None:
     assert distinct(y, x[:, :1].expand(2, 50, 8)) == 2
     assert distinct(y) == 1
     assert distinct(x[:0]) == 0
+
+
+def test_an_output_after_others_of_the_same_truth_has_the_verdict_that_it_has_alone() -> None:
+    """What right results have in common is kept with the truth. An infinity, right near the largest number, is none."""
+    value = 1.0 + torch.rand(COUNT, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    value[::2] = max_finite("float32")
+    deviation = value * 20 * U
+    noise = Noise(torch.zeros_like(value), deviation.square(), COUNT)
+
+    def truth() -> Truth:
+        return Truth((slice(0, COUNT),), value, limit(8 * deviation, value, "float32"), noise)
+
+    outputs = [(value * (1.0 + normal(size * U).clamp(-100 * U, 100 * U))).float() for size in (20, 35, 1)]
+    assert outputs[0].isinf().any()
+    outputs.append((value * (1.0 - 3 * U)).float())
+    kept = truth()
+    found = [judge(each, [kept], shape=(COUNT,), dtype="float32") for each in outputs]
+    assert found == [judge(each, [truth()], shape=(COUNT,), dtype="float32") for each in outputs]
+    assert [each.agrees for each in found] == [True, False, True, False]

@@ -127,3 +127,10 @@ def test_each_result_with_other_bits_is_judged_not_only_the_one_that_differs_mos
     found = run(add, at=at, repeats=Duration(0.0, least_s=60.0))
     assert kind(found) == "value"
     assert "[0]" in found.reason
+
+
+def test_calls_beyond_the_least_number_end_with_the_time() -> None:
+    duration = Duration(0.01, least_s=0.1)
+    assert duration.allows(LEAST_REPEATS - 1, 0.05, 0.001)
+    assert not duration.allows(LEAST_REPEATS, 0.05, 0.001)
+    assert not Duration(0.01).allows(3, 0.01, 0.001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 import signal
@@ -19,8 +20,10 @@ from faulty import ROOT, inject
 from suite import hardware
 from suite.cli import compare_run
 from suite.cluster import local
+from suite.cluster.ledger import Ledger
+from suite.cluster.messages import Group
 from suite.core.errors import WorkerError
-from suite.hardware.device import resolve
+from suite.hardware.device import Device, resolve
 from suite.results.csv_file import read_rows
 from suite.results.groups import cases
 from suite.results.row import Row, Status
@@ -50,7 +53,7 @@ def test_two_processes_give_the_rows_of_one_in_the_order_of_the_plan() -> None:
     assert {(row.host, row.gpu) for row in shared} == {(platform.node(), "")}
 
 
-def test_ranks_come_after_the_shared_cases_and_are_counted_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_come_after_the_shared_cases_of_gpus_and_are_counted_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[Step] = []
 
     class Watch(Observer):
@@ -60,8 +63,9 @@ def test_ranks_come_after_the_shared_cases_and_are_counted_with_them(monkeypatch
     monkeypatch.setattr(local.DeviceProcesses, "run", lambda self, ledger: None)
     monkeypatch.setattr(local.Ledger, "rows", [Row("sum", "", "", "", "numpy")] * 4)
     monkeypatch.setattr(local, "build_ahead", lambda *_: None)
-    options = Options(resolve("cpu"), timed=False, devices=2)
-    jobs = plan(Selection(("sum", "all_reduce"), ("torch*",), dtypes=("float32",)), options.device)
+    monkeypatch.setattr(local, "environments", lambda *_: [{}, {}])
+    options = Options(Device("cuda", name="GPU"), timed=False, devices=2)
+    jobs = plan(Selection(("sum", "all_reduce"), ("torch*",), dtypes=("float32",)), resolve("cpu"))
 
     def ranked(jobs: list[Job], options: Options, observer: Observer, finished: object) -> list[Row]:
         observer.step(Step(jobs[0].op.name, "", "checking", 1, 3))
@@ -70,6 +74,35 @@ def test_ranks_come_after_the_shared_cases_and_are_counted_with_them(monkeypatch
     monkeypatch.setattr(local.one_device, "compare", ranked)
     local.compare(jobs, options, Watch())
     assert [(step.operation, step.done, step.total) for step in steps] == [("all_reduce", 5, 7)]
+
+
+def test_one_process_of_a_cpu_runs_all_ranks_first_while_others_take_an_operation_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: tuple[list[Group], list[Group]] = ([], [])
+
+    def run(self: local.DeviceProcesses, ledger: Ledger) -> None:
+        turns = itertools.cycle((0, 1))
+        while (task := ledger.take(set(taken[turn := next(turns)]), str(turn))) is not None:
+            taken[turn].append(task.group)
+
+    monkeypatch.setattr(local.DeviceProcesses, "run", run)
+    monkeypatch.setattr(local, "build_ahead", lambda *_: None)
+    options = Options(resolve("cpu"), timed=False, devices=2)
+    operations = ("sum", "softmax", "all_reduce", "data_parallel_grad")
+    local.compare(plan(Selection(operations, ("torch",), dtypes=("float32", "float16")), options.device), options)
+    ranks, others = ([operation for operation, _, _ in groups] for groups in taken)
+    assert list(dict.fromkeys(ranks))[:2] == ["all_reduce", "data_parallel_grad"]
+    assert list(dict.fromkeys(others))[:2] == ["sum", "softmax"]
+    assert others == sorted(others, key=others.index), "an operation's cases follow each other"
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.thorough
+def test_ranks_beside_other_cases_give_the_rows_of_one_process() -> None:
+    options = Options(resolve("cpu"), timed=False, devices=2)
+    jobs = plan(Selection(("all_reduce", "sum"), ("torch",), dtypes=("float32",)), options.device)
+    assert alike(local.compare(jobs, options)) == alike(on_one(jobs, replace(options, devices=1)))
 
 
 @pytest.mark.slow(seconds=15)

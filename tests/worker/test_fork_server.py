@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from external_files import RIGHT, external, write
-from faulty import inject
+from faulty import ROOT, inject
 
 from suite import ops
 from suite.hardware.device import Device
@@ -89,6 +91,29 @@ def test_only_pools_that_time_calls_take_the_memory_that_evicts_the_cache(
         assert checked(pool) == "ok"
         assert server_of(pool) is server
         assert tree.resident_bytes(server.process.pid) > before + (200 << 20)
+
+
+FORKED_HERE = """
+import psutil
+from suite import ops
+from suite.hardware.device import resolve
+from suite.worker import fork_server
+from suite.worker.pool import Pool
+from suite.worker.process import environment
+from suite.worker.protocol import CheckRequest
+
+device = resolve("cpu")
+fork_server.begin_here(device, environment(device, {}))
+with Pool(device) as pool:
+    reply = pool.ask(CheckRequest(ops.get("vector_add").case((100,)), "torch", 0), timeout_s=60.0)
+    server = psutil.Process(pool._server.pid)
+    print(reply.status, server.cmdline() == psutil.Process().cmdline(), server.num_threads())
+"""
+
+
+def test_a_process_of_one_thread_forks_the_server_from_itself() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED_HERE], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["ok", "True", "1"], done.stderr
 
 
 def test_a_kernel_and_a_brought_file_hold_no_descriptor_of_the_server(kept: None, tmp_path: Path) -> None:
