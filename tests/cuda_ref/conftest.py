@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -12,30 +11,18 @@ from typing import Any
 import pytest
 import torch
 from emulated_kernels import KERNELS, emulated_files
+from kept_sources import kept_folder
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.build import cache as build_cache
 from suite import ops
 from suite.checking.judge import judge
 
 
 @cache
 def emulated_source(kernel: str) -> Path:
-    """The path of a kernel for Hopper that a CPU runs.
-
-    It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build. A
-    folder for each kernel, so that a change of one kernel builds no other again.
-    """
-    files = emulated_files(kernel)
-
-    def write(folder: Path) -> None:
-        for name, text in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text)
-
-    key = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:32]
-    return build_cache.entry(f"emulated-{key}", write) / kernel
+    """The path of a kernel for Hopper that a CPU runs. Its library takes 10 s to build, and is kept."""
+    return kept_folder(emulated_files(kernel)) / kernel
 
 
 @pytest.fixture
