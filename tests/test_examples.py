@@ -169,7 +169,7 @@ def test_a_fault_of_the_whole_cuda_program_is_found(right: str, wrong: str, foun
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@pytest.mark.parametrize("name", ["vector_add", "device_query"])
+@pytest.mark.parametrize("name", ["vector_add", pytest.param("device_query", marks=THOROUGH)])
 def test_the_whole_cuda_program_compiles(name: str, tmp_path: Path) -> None:
     subprocess.run(["nvcc", "-o", tmp_path / name, EXAMPLES / f"{name}.cu"], check=True)
 
