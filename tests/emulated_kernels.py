@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from cuda_ref import build
 
 EMULATED = Path(__file__).parent / "cuda_ref" / "emulated"
 KERNELS = (
@@ -19,3 +22,22 @@ KERNELS = (
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )
 """Sources and headers, below cuda_ref/. Headers in EMULATED take the place of those with instructions of Hopper."""
+
+
+def emulated_files(kernel: str) -> dict[str, str]:
+    """The texts of a kernel for Hopper and of the headers that it includes; emulated ones where there are such."""
+    emulated = {str(header.relative_to(EMULATED)): header for header in EMULATED.glob("*/*.cuh")}
+    sources = {name: build.HERE / name for name in KERNELS} | emulated
+    found: dict[str, str] = {}
+    waiting = [kernel]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        text = re.sub("// requires: sm_90a?", "", sources[name].read_text())
+        waiting += [each for each in re.findall(r'#include "([^"]+)"', text) if each in sources]
+        # A source includes headers of cuda_ref unless they are beside it.
+        found[name] = re.sub(
+            r'#include "([^"]+)"', lambda m: f'#include "../{m[1]}"' if m[1] in sources else m[0], text
+        )
+    return found

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from kept_sources import kept_source
 from thinning import THOROUGH
 
 from cuda_ref.build import compiler
@@ -110,10 +111,10 @@ def test_the_whole_cuda_program_runs_emulated() -> None:
 
 
 @pytest.mark.skipif(compiler.cxx() is None, reason="needs a C++ compiler")
-def test_a_program_need_not_include_cuda_runtime(tmp_path: Path) -> None:
-    source = tmp_path / "program.cu"
-    source.write_text(
-        "__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); return cudaDeviceSynchronize(); }\n"
+def test_a_program_need_not_include_cuda_runtime() -> None:
+    source = kept_source(
+        "program.cu",
+        "__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); return cudaDeviceSynchronize(); }\n",
     )
     assert emulated(source) == (0, "", "program.cu: emulated on the CPU\n")
 
@@ -159,17 +160,16 @@ def test_the_limits_of_the_emulation_are_printed_as_such() -> None:
     ],
     ids=["no guard", "host pointer", "copy in the wrong direction", "asynchronous copy in the wrong direction"],
 )
-def test_a_fault_of_the_whole_cuda_program_is_found(tmp_path: Path, right: str, wrong: str, found: str) -> None:
+def test_a_fault_of_the_whole_cuda_program_is_found(right: str, wrong: str, found: str) -> None:
     text = (EXAMPLES / "vector_add.cu").read_text(encoding="utf-8")
     assert right in text
-    (tmp_path / "program.cu").write_text(text.replace(right, wrong), encoding="utf-8")
-    status, out, said = emulated(tmp_path / "program.cu")
+    status, out, said = emulated(kept_source("program.cu", text.replace(right, wrong)))
     assert (status, out) == (1, "")
     assert found in said
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@pytest.mark.parametrize("name", ["vector_add", "device_query"])
+@pytest.mark.parametrize("name", ["vector_add", pytest.param("device_query", marks=THOROUGH)])
 def test_the_whole_cuda_program_compiles(name: str, tmp_path: Path) -> None:
     subprocess.run(["nvcc", "-o", tmp_path / name, EXAMPLES / f"{name}.cu"], check=True)
 

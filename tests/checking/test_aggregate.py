@@ -122,7 +122,7 @@ def test_a_sample_lies_in_all_columns(shape: tuple[int, ...]) -> None:
         assert len(at[-1].unique()) >= min(shape[-1], len(at[-1]) // shape[0])
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.thorough)])
 def test_the_stated_error_covers_roundings_of_4096_squares_that_do_not_cancel(dtype: str) -> None:
     """As in a warp that computes a row of 131,072 elements, each lane of which adds every 32nd square."""
     op = ops.get("rms_norm")

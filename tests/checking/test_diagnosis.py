@@ -184,7 +184,11 @@ def test_of_a_large_result_a_part_is_compared_around_the_largest_error() -> None
 
 @pytest.mark.parametrize(
     ("operation", "shape"),
-    [("attention_grad", (1, 4, 2, 40, 40, 64)), ("lstm", (4, 3, 8, 24)), ("linear_sigmoid_grad", (40, 48, 70))],
+    [
+        pytest.param("attention_grad", (1, 4, 2, 40, 40, 64), marks=pytest.mark.thorough),
+        ("lstm", (4, 3, 8, 24)),
+        ("linear_sigmoid_grad", (40, 48, 70)),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
@@ -200,7 +204,10 @@ def test_noise_in_half_of_several_results_is_not_named(operation: str, shape: tu
 @pytest.mark.parametrize(
     ("operation", "shape", "mistake", "said"),
     [
-        ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_k_not_scaled", "dk was not scaled"),
+        pytest.param(
+            *("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_k_not_scaled", "dk was not scaled"),
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             *("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_q_not_scaled", "dq was not scaled"),
             marks=pytest.mark.thorough,

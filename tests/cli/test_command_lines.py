@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import PLAIN, call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thinning import THOROUGH
 
 from suite.core.errors import ResultsError
 from suite.results.row import Row
@@ -80,38 +80,34 @@ options = st.one_of(
 arguments = st.tuples(st.sampled_from(["compare", "compare", "compare", "diff", "list"]), st.lists(options, max_size=6))
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
-@given(given=arguments, ending=st.sampled_from([None, None, KeyboardInterrupt(), ResultsError("the disk is [full]")]))
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=THOROUGH)])
 def test_no_command_line_shows_a_traceback(
-    given: tuple[str, list[list[str]]],
-    ending: BaseException | None,
-    finished: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    capsys_of_module: Callable[[], tuple[str, str]],
+    examples: int, finished: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit status 0, 1, 2 or 130. Nothing is measured; all the rest is real."""
-    name, options = given
-    flat = [word for option in options for word in option]
-    folder = tmp_path_factory.mktemp("lines")
 
-    def stub(*_: object, **__: object) -> list[Row]:
-        if ending is not None:
-            raise ending
-        return []
+    @settings(deadline=None, max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(arguments, st.sampled_from([None, None, KeyboardInterrupt(), ResultsError("the disk is [full]")]))
+    def ends_as_it_should(given: tuple[str, list[list[str]]], ending: BaseException | None) -> None:
+        name, options = given
+        flat = [word for option in options for word in option]
+        folder = tmp_path_factory.mktemp("lines")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "compare", stub)
-        patch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})
-        patch.chdir(folder)
-        more = ["--op", "vector_add", "--out", str(folder / "out")] if name == "compare" else []
-        more = [str(finished), str(finished)] if name == "diff" else more
-        status = call(patch, name, *more, *flat)
-    out, err = capsys_of_module()
-    assert status in (0, 1, 2, 130)
-    assert "Traceback" not in out + err
-    assert {path.name for path in folder.iterdir()} <= {"out"}, "nothing is written anywhere else"
+        def stub(*_: object, **__: object) -> list[Row]:
+            if ending is not None:
+                raise ending
+            return []
 
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "compare", stub)
+            patch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})
+            patch.chdir(folder)
+            more = ["--op", "vector_add", "--out", str(folder / "out")] if name == "compare" else []
+            more = [str(finished), str(finished)] if name == "diff" else more
+            status = call(patch, name, *more, *flat)
+        out, err = capsys.readouterr()
+        assert status in (0, 1, 2, 130)
+        assert "Traceback" not in out + err
+        assert {path.name for path in folder.iterdir()} <= {"out"}, "nothing is written anywhere else"
 
-@pytest.fixture
-def capsys_of_module(capsys: pytest.CaptureFixture[str]) -> Callable[[], tuple[str, str]]:
-    return lambda: tuple(capsys.readouterr())  # type: ignore[return-value]
+    ends_as_it_should()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import call
+from kept_sources import kept_source
 
 from cuda_ref.build import compiler
 from suite.core.paths import ROOT
@@ -31,8 +32,7 @@ extern "C" int vector_add(const void* a, const void* b, void* out, int64_t n, in
 def test_compare_counts_a_file_of_cuda(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = tmp_path / "mine.cu"
-    mine.write_text(MINE)
+    mine = kept_source("mine.cu", MINE)
     words = ["compare", "--op", "vector_add", "--shape", "N=1024", "--dtype", "fp32", "--device", "cpu", "--no-time"]
     words += [
         "--inputs",
@@ -56,12 +56,12 @@ def test_compare_counts_a_file_of_cuda(
     assert "bank" in capsys.readouterr().out
 
 
-def test_emulate_counts_each_kernel(tmp_path: Path) -> None:
-    source = tmp_path / "program.cu"
-    source.write_text(
+def test_emulate_counts_each_kernel() -> None:
+    source = kept_source(
+        "program.cu",
         "#include <cuda_runtime.h>\n__global__ void fill(float* x) { x[threadIdx.x * 2] = 1; }\n"
         "int main(int n, char**) { if (n > 1) return 3; float* x; cudaMalloc(&x, 1024); fill<<<1, 128>>>(x);\n"
-        "return 7; }\n"
+        "return 7; }\n",
     )
     found = emulate(source)
     assert (found.returncode, found.stderr) == (7, "program.cu: emulated on the CPU\n")

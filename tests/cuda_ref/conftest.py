@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from emulated_kernels import EMULATED, KERNELS
+from emulated_kernels import KERNELS, emulated_files
+from kept_sources import kept_folder
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.build import cache
 from suite import ops
 from suite.checking.judge import judge
 
 
-@pytest.fixture(scope="session")
-def hopper_sources() -> Path:
-    """A folder with kernels for Hopper, where the headers that they include are the emulated ones.
-
-    It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build.
-    """
-    files = {name: re.sub("// requires: sm_90a?", "", (build.HERE / name).read_text()) for name in KERNELS}
-    files |= {str(header.relative_to(EMULATED)): header.read_text() for header in sorted(EMULATED.glob("*/*.cuh"))}
-    for name, text in files.items():  # a source includes headers of cuda_ref unless they are beside it
-        files[name] = re.sub(r'#include "([^"]+)"', lambda m: f'#include "../{m[1]}"' if m[1] in files else m[0], text)
-
-    def write(folder: Path) -> None:
-        for name, text in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text)
-
-    return cache.entry(f"emulated-{hashlib.sha256(repr(files).encode()).hexdigest()[:32]}", write)
+@cache
+def emulated_source(kernel: str) -> Path:
+    """The path of a kernel for Hopper that a CPU runs. Its library takes 10 s to build, and is kept."""
+    return kept_folder(emulated_files(kernel)) / kernel
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch, hopper_sources: Path) -> None:
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches of these kernels for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
     launch = build.launch
 
     def launch_emulated(name: str, *args: Any) -> None:
         source = f"{name}.cu"
-        launch(hopper_sources / source if source in KERNELS else name, *args)
+        launch(emulated_source(source) if source in KERNELS else name, *args)
 
     monkeypatch.setattr(build, "launch", launch_emulated)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exercises import edits
+from kept_sources import kept_source
 from thinning import covering_parts
 
 from suite.exercises import catalogue
@@ -44,29 +45,28 @@ def path_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def wrong_files(exercise: Exercise, folder: Path, reasons: set[tuple[str, str]]) -> list[tuple[Path, str]]:
+def wrong_files(exercise: Exercise, reasons: set[tuple[str, str]]) -> list[tuple[Path, str]]:
     """The wrong files of an exercise that get one of the reasons, with that part of their reason."""
     text, found = exercise.answer.read_text(encoding="utf-8"), []
     for number, (old, new, reason) in enumerate(WRONG[exercise.name]):
         assert text.count(old) == 1, f"{exercise.name}: {old!r} stands {text.count(old)} times in its answer"
         if (exercise.name, reason) not in reasons:
             continue
-        path = folder / f"{exercise.name.replace('/', '_')}_{number}{exercise.answer.suffix}"
-        path.write_text(text.replace(old, new), encoding="utf-8")
-        found.append((path, reason))
+        name = f"{exercise.name.replace('/', '_')}_{number}{exercise.answer.suffix}"
+        found.append((kept_source(name, text.replace(old, new)), reason))
     return found
 
 
 @pytest.mark.slow(seconds=90)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["some", "all"])
 @pytest.mark.parametrize("path", catalogue.PATHS)
-def test_right_wrong_and_empty_files_get_their_verdicts(path: str, tmp_path: Path, every: bool) -> None:
+def test_right_wrong_and_empty_files_get_their_verdicts(path: str, every: bool) -> None:
     """In `make test` few exercises, with a wrong file for each kind of reason."""
     asked, expected, reasons = [], [], chosen(path, every=every)
     for each in [each for each in catalogue.on_path(path) if each.name in {name for name, _ in reasons}]:
         asked += [(each, each.file), (each, each.answer)]
         expected += [(Outcome.EMPTY, f": {gap(each.file.read_text(encoding='utf-8')).task}"), (Outcome.PASS, "")]
-        for file, reason in wrong_files(each, tmp_path, reasons):
+        for file, reason in wrong_files(each, reasons):
             asked.append((each, file))
             expected.append((Outcome.WRONG, reason))
     found = verdicts(asked)

@@ -121,6 +121,7 @@ def test_the_skeletons_of_operations_pass_the_parity_tests(checkout: Path) -> No
 
 
 @pytest.mark.slow(seconds=25)
+@pytest.mark.thorough  # skeletons agree, above, which needs most of what they declare
 def test_the_declarations_of_skeletons_pass_the_tests_of_every_operation(checkout: Path) -> None:
     kinds = {"twice": "elementwise", "row_weights": "rowwise"}
     for name, kind in kinds.items():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from fakes.mapped_driver import MappedDriver, host_memory
 from judging import CPU
+from thinning import crossed, named
 
 from suite import frameworks, ops
 from suite.checking.problem import Problem, Problems
@@ -40,8 +41,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[MappedDriver]:
     assert not found.handles
 
 
-@pytest.mark.parametrize("shape", [(31,), (5, 7), (2, 3, 4, 5), (512, 3)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    crossed(named([torch.float32, torch.bfloat16, torch.int64]), named([(31,), (5, 7), (2, 3, 4, 5), (512, 3)])),
+)
 def test_slices_have_places_of_their_own(driver: MappedDriver, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     drawn = torch.arange(torch.Size(shape).numel()).view(shape).to(dtype)
     for axis in range(len(shape)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import webbrowser
 from importlib import import_module
 from pathlib import Path
@@ -27,10 +26,18 @@ HOSTILE = "</script><img src=x onerror=alert(1)>|`x`"
 
 
 @pytest.fixture
+def one_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have one plot: drawing takes most of their time."""
+    for module in ("suite.report.write", "suite.report.html"):
+        monkeypatch.setattr(import_module(module), "plots_of", lambda run: list(plots_of(run))[:1])
+
+
+@pytest.fixture
 def results(tmp_path: Path) -> Path:
     return folder(tmp_path / "run", [*square(), failed("numpy", "error", reason=HOSTILE)], RECORD)
 
 
+@pytest.mark.usefixtures("one_plot")
 def test_the_page_is_one_file_without_addresses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
 ) -> None:
@@ -69,13 +76,13 @@ FOREIGN = {
 }
 
 
+@pytest.mark.usefixtures("one_plot")
 @pytest.mark.parametrize("pattern", FOREIGN)
 def test_a_file_of_someone_else_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path, pattern: str
 ) -> None:
     """A report replaces one of its own, but no other file; it then writes nothing."""
     formats, what = FOREIGN[pattern]
-    monkeypatch.setattr(sys.modules[write.__module__], "plots_of", lambda run: list(plots_of(run))[:1])
     for _ in range(2):
         assert suite(monkeypatch, "report", results, "--format", formats) == 0
     capsys.readouterr()
@@ -106,6 +113,7 @@ def test_what_cannot_be_written_is_refused(
     assert_one_error(capsys, complaint)
 
 
+@pytest.mark.usefixtures("one_plot")
 def test_open_shows_the_page(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     shown: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: shown.append(address) or True)
@@ -139,6 +147,7 @@ def test_an_infinite_error_is_a_text_in_the_page(tmp_path: Path) -> None:
     assert heads["error / bound"]["values"] == ["inf"]
 
 
+@pytest.mark.usefixtures("one_plot")
 def test_a_plot_that_is_no_more_in_the_report_goes_and_no_other_file(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", square(), RECORD)
     plots = run / PLOTS

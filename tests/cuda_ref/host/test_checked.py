@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from kept_sources import kept_source
 
 from cuda_ref import build
 from cuda_ref._runtime import kept
@@ -324,10 +325,8 @@ def text_of(name: str, kernel: Kernel) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("checked") / "kernels.cu"
-    path.write_text(HEADER + "".join(text_of(*each) for each in KERNELS.items()) + WORDS)
-    return path
+def source() -> Path:
+    return kept_source("kernels.cu", HEADER + "".join(text_of(*each) for each in KERNELS.items()) + WORDS)
 
 
 def run(source: Path, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from kept_sources import kept_source
 
 from cuda_ref import build
 from cuda_ref.build import compiler
@@ -132,10 +133,8 @@ def text_of(name: str, kernel: Kernel) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("counted") / "kernels.cu"
-    path.write_text('#include "common.cuh"\n' + "".join(text_of(*each) for each in KERNELS.items()))
-    return path
+def source() -> Path:
+    return kept_source("kernels.cu", '#include "common.cuh"\n' + "".join(text_of(*each) for each in KERNELS.items()))
 
 
 def count(source: Path, name: str) -> list[Counts]:
@@ -183,10 +182,10 @@ def test_an_access_out_of_bounds_is_an_error_here_too(source: Path) -> None:
 
 
 def test_a_program_writes_its_counts(tmp_path: Path) -> None:
-    source = tmp_path / "program.cu"
-    source.write_text(
+    source = kept_source(
+        "program.cu",
         "#include <cuda_runtime.h>\n__global__ void fill(float* x) { x[threadIdx.x] = 1; }\n"
-        "int main() { float* x; cudaMalloc(&x, 512); fill<<<1, 128>>>(x); fill<<<1, 64>>>(x); cudaFree(x); }\n"
+        "int main() { float* x; cudaMalloc(&x, 512); fill<<<1, 128>>>(x); fill<<<1, 64>>>(x); cudaFree(x); }\n",
     )
     built, path = program(source, count=True), tmp_path / "counts"
     subprocess.run([built], check=True, env={**os.environ, "CUDA_HOST_COUNTS": str(path)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def language() -> Iterator[Callable[[Any, str], Any]]:
     scope.restore()
 
 
+@cache
 def make(kind: str, shape: tuple[int, ...], nan: float = np.nan) -> Any:
     """A tensor of small numbers; the floating-point ones have fractions, zeros and `nan`."""
     from triton.runtime.interpreter import TensorHandle

@@ -10,7 +10,7 @@ from thinning import thorough_unless
 from validation.documents import Document, documents, tables
 
 PAGES = documents()
-LONG = {"several_gpus"}
+LONG = {"several_gpus", "readme", "frameworks", "model_operations"}
 """Pages on which the search for a number that the tool replaces takes seconds."""
 
 
