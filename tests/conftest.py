@@ -28,6 +28,8 @@ DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 """Device files of NVIDIA GPUs, on Linux and in Windows' subsystem for Linux."""
 SLOW_S = 10.0
 """Tests that take longer are to be marked `slow`."""
+LAST = 1500
+"""Fast tests that run after the slow ones."""
 
 
 def _gpu_name() -> str | None:
@@ -127,7 +129,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
-    items.sort(key=_order)
+    items[:] = _ordered(items)
 
 
 def _leave_out_repeated_skips(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -138,7 +140,16 @@ def _leave_out_repeated_skips(config: pytest.Config, items: list[pytest.Item]) -
         items[:] = [item for item in items if item not in repeated]
 
 
-def _order(item: pytest.Item) -> float:
-    """Fast tests first; then slow ones, the longest first, so that none of them begins when all others have ended."""
+def _ordered(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Fast tests first; then slow ones, the longest first; then LAST fast ones, so that all processes end together."""
+    slow = sorted((item for item in items if _slow_s(item)), key=_slow_s, reverse=True)
+    fast = [item for item in items if not _slow_s(item)]
+    last = [item for item in fast if not item.get_closest_marker("thorough")][-LAST:]
+    after = set(last)
+    return [*(item for item in fast if item not in after), *slow, *last]
+
+
+def _slow_s(item: pytest.Item) -> float:
+    """The seconds of a test that is marked `slow`, else 0."""
     slow = item.get_closest_marker("slow")
-    return 0.0 if slow is None else 1.0 / slow.kwargs.get("seconds", 1.0)
+    return 0.0 if slow is None else float(slow.kwargs.get("seconds", 1.0))
