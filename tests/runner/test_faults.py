@@ -58,6 +58,7 @@ EACH = {
 }
 
 
+@pytest.mark.slow(seconds=12)
 def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
     """Right implementations before, between and after faulty ones are checked, timed and ranked as without them."""
     broken = [f"torch/{name}" for name in EACH]
