@@ -131,7 +131,7 @@ class Errors:
 
 
 class Expected:
-    """What the statistics of a piece are compared with. It depends on the truth alone, unless results are infinite.
+    """The sums that the statistics of a piece are compared with, of the truth alone unless results are infinite.
 
     Results with the positions `places` count: their errors are differences from `nearest`.
     """

@@ -166,7 +166,7 @@ def test_rows_are_distinct_if_one_operand_differs() -> None:
 
 
 def test_an_output_after_others_of_the_same_truth_has_the_verdict_that_it_has_alone() -> None:
-    """What right results have in common is kept with the truth. An infinity, right near the largest number, is none."""
+    """The truth keeps the sums that right results share. An infinity, right near the largest number, has its own."""
     value = 1.0 + torch.rand(COUNT, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     value[::2] = max_finite("float32")
     deviation = value * 20 * U
