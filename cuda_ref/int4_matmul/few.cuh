@@ -129,10 +129,13 @@ struct Work {
     int cluster, clusters, tiles, begin, end, steps;
 };
 
-// The warp that loads copies the stages of all tiles, and takes part in the barriers of the block or cluster, two for
-// each tile: when as many stages of the next tile are on their way as fit.
-template <typename C, typename Sync>
-__device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, Sync sync) {
+// The warp that loads copies the stages of all tiles. It takes part in the barriers of a cluster of several blocks, two
+// for each tile: when as many stages of the next tile are on their way as fit.
+template <typename C>
+__device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, int blocks) {
+    const auto sync_tile = [&] {
+        if (blocks > 1) cluster_sync(), cluster_sync();
+    };
     PipelineState<C::STAGES> to_load;
     const int ahead = min(C::STAGES, work.steps);
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
@@ -154,11 +157,11 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, 
             }
             __syncwarp();
             to_load.advance();
-            if (step + 1 == ahead && !first) sync(), sync();
+            if (step + 1 == ahead && !first) sync_tile();
         }
-        if (work.steps == 0 && !first) sync(), sync();
+        if (work.steps == 0 && !first) sync_tile();
     }
-    if (work.cluster < work.tiles) sync(), sync();
+    if (work.cluster < work.tiles) sync_tile();
 }
 
 // A cluster computes C::ROWS columns of out at a time; its blocks divide k. A `Product` keeps the sums of a warp:
@@ -191,9 +194,10 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     }
     __syncthreads();
 
-    // Warps meet from different places in the program, where __syncthreads is not defined.
-    const auto sync = [&] { blocks > 1 ? cluster_sync() : named_barrier_sync(1, C::THREADS); };
-    if (warp == C::WARPS) return load_stages<C>(maps, work, shared, sync);
+    if (warp == C::WARPS) return load_stages<C>(maps, work, shared, blocks);
+
+    // All warps of a cluster meet, of a single block those that multiply.
+    const auto sync = [&] { blocks > 1 ? cluster_sync() : named_barrier_sync(1, C::WARPS * 32); };
 
     const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane);
     const auto group_of = [&](const Step& at) { return (work.begin + at.index * C::BOXES) * 2 + k_warp * C::GROUPS; };

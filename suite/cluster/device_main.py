@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from suite.cluster.messages import Doing, Finished, Setup, Stored, Task, decode, encode
-from suite.cluster.session import Session
 from suite.hardware.device import resolve
 from suite.processes.startup import set_up
 from suite.worker import fork_server
 from suite.worker.process import environment
+
+if TYPE_CHECKING:
+    from suite.cluster.session import Session
 
 
 def serve(tasks: int, events: int) -> None:
@@ -25,14 +28,27 @@ def serve(tasks: int, events: int) -> None:
 
         setup = decode(next(lines))
         assert isinstance(setup, Setup)
-        if setup.options.device.type == "cpu":
-            device = resolve("cpu")
-            fork_server.begin_here(device, environment(device, {}))
-        with Session(setup) as session:
+        with _session(setup) as session:
             for line in lines:
                 task = decode(line)
                 assert isinstance(task, Task)
                 send(session.run(task, send))
+
+
+def _session(setup: Setup) -> Session:
+    """The session, with a fork server. On a GPU, the server imports torch at the same time as this process.
+
+    On a CPU, whose cores are shared by all processes, the server is a fork of this process.
+    """
+    device = resolve(setup.options.device.type)
+    variables = environment(device, {})
+    if device.type == "cuda":
+        fork_server.begin(device, variables)
+    from suite.cluster.session import Session  # imports torch
+
+    if device.type == "cpu":
+        fork_server.begin_here(device, variables)
+    return Session(setup)
 
 
 def main() -> None:

@@ -188,7 +188,7 @@ class Child:
                 time.sleep(0.01)  # closed by all writers: select() always finds it ready
 
     def _watch_memory(self) -> None:
-        if self.memory_bytes is None or tree.resident_bytes(self.pid) <= self.memory_bytes:
+        if self.memory_bytes is None or tree.resident_bytes(self.pid, TICK_S) <= self.memory_bytes:
             return
         if tree.unshared_bytes(self.pid) > self.memory_bytes:
             self.kill()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -29,15 +31,33 @@ def end_with_parent() -> None:
 
 def children(pid: int) -> list[int]:
     """The children of the process `pid`; none where the system has no /proc."""
-    return _by_parent().get(pid, [])
+    return _recent.by_parent(0.0).get(pid, [])
 
 
-def descendants(pid: int) -> list[int]:
-    """The children of `pid`, their children, and so on."""
-    by_parent, found = _by_parent(), [pid]
+def descendants(pid: int, max_age_s: float = 0.0) -> list[int]:
+    """The children of `pid`, their children, and so on, as they were at most `max_age_s` ago."""
+    by_parent, found = _recent.by_parent(max_age_s), [pid]
     for each in found:  # the list grows meanwhile
         found += by_parent.get(each, [])
     return found[1:]
+
+
+class _Recent:
+    """The last table of processes: threads that each watch a process share it, since reading it takes milliseconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at, self._table = -math.inf, dict[int, list[int]]()
+
+    def by_parent(self, max_age_s: float) -> dict[int, list[int]]:
+        with self._lock:
+            if max_age_s <= 0 or time.monotonic() - self._read_at > max_age_s:
+                self._table = _by_parent()
+                self._read_at = time.monotonic()
+            return self._table
+
+
+_recent = _Recent()
 
 
 def _by_parent() -> dict[int, list[int]]:
@@ -101,10 +121,13 @@ def reap_group(group: int, limit_s: float) -> None:
                 time.sleep(REAP_PERIOD_S)
 
 
-def resident_bytes(pid: int) -> int:
-    """Resident memory of `pid` plus the unshared memory of its descendants; 0 where the system has no /proc."""
+def resident_bytes(pid: int, max_age_s: float = 0.0) -> int:
+    """Resident memory of `pid` plus the unshared memory of its descendants; 0 where the system has no /proc.
+
+    Descendants are those of at most `max_age_s` ago.
+    """
     own, _ = _memory(pid)
-    return own + sum(resident - shared for resident, shared in map(_memory, descendants(pid)))
+    return own + sum(resident - shared for resident, shared in map(_memory, descendants(pid, max_age_s)))
 
 
 def unshared_bytes(pid: int) -> int:

@@ -26,6 +26,7 @@ from suite.processes.child import (
     DUMP_S,
     KILL_S,
     OUTSIDE,
+    TICK_S,
     Child,
     Process,
     WorkerDiedError,
@@ -219,9 +220,9 @@ class RanksProcess(Child):
 
     def _watch_memory(self) -> None:
         """Name the rank that has most memory, if all together take more than they may."""
-        if self.memory_bytes is None or tree.resident_bytes(self.pid) <= self.memory_bytes:
+        if self.memory_bytes is None or tree.resident_bytes(self.pid, TICK_S) <= self.memory_bytes:
             return
-        largest = max((each for each in self.ranks if each.pid), key=lambda each: tree.resident_bytes(each.pid))
+        largest = max((each for each in self.ranks if each.pid), key=lambda each: tree.resident_bytes(each.pid, TICK_S))
         try:
             super()._watch_memory()
         except WorkerDiedError as error:

@@ -185,6 +185,11 @@ def acquire(device: Device, environment: Mapping[str, str]) -> ForkServer:
     return ForkServer(device, environment)
 
 
+def begin(device: Device, environment: Mapping[str, str]) -> None:
+    """Keep a new server, which gets ready while this process goes on."""
+    release(ForkServer(device, environment))
+
+
 def begin_here(device: Device, environment: Mapping[str, str]) -> None:
     """Keep a server that is a fork of this process: it has the modules that this process has imported.
 

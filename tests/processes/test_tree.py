@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -38,6 +39,24 @@ def test_memory_that_a_fork_shares_counts_once() -> None:
         finally:
             tree.signal_all(parent.pid, 9)
             parent.kill()
+
+
+@pytest.mark.parametrize(("max_age_s", "reads"), [(60.0, 1), (0.0, 8)], ids=["recent", "fresh"])
+def test_threads_share_a_recent_table_of_processes(
+    max_age_s: float, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[dict[int, list[int]]] = []
+
+    def read() -> dict[int, list[int]]:
+        tables.append({1: [2], 2: [3]})
+        return tables[-1]
+
+    monkeypatch.setattr(tree, "_by_parent", read)
+    monkeypatch.setattr(tree, "_recent", tree._Recent())
+    with ThreadPoolExecutor(8) as threads:
+        found = [*threads.map(lambda _: tree.descendants(1, max_age_s), range(8))]
+    assert found == [[2, 3]] * 8
+    assert len(tables) == reads
 
 
 ADOPTS = """import os, subprocess, sys
