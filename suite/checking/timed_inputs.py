@@ -10,7 +10,7 @@
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
 - Operations with much arithmetic for each element, such as products, and users' files draw each operand anew in three
   of five rounds: a kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction
-  of the operation.
+  of the operation. So do operations whose work depends on the values: their time is the median over many draws.
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
@@ -54,7 +54,8 @@ EXAMINED_EARLIER = 12
 SPARSE = (64, 1024)
 """A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
 DENSE, DENSE_FLOPS = (1, 1, 1, *SPARSE), 64
-"""The same for operations with so many arithmetic operations for each element of their operands, and for users' files.
+"""The same for operations with so many arithmetic operations for each element of their operands, for those whose work
+depends on the values, and for users' files.
 Most rounds draw an operand anew, so that the median time is that of such a round."""
 DENSE_ELEMENTS = 1 << 24
 """Largest operands that are drawn anew for a user's file in an operation with less arithmetic: drawing takes longer."""
@@ -126,7 +127,8 @@ class TimedInputs:
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
         elements = sum(flat.numel() for flat in self._operands(problem.buffers))
         much = problem.op.flops(problem.case) >= DENSE_FLOPS * elements
-        self._stretches = DENSE if much or (of_file and elements <= DENSE_ELEMENTS) else SPARSE
+        whole = much or problem.op.values_set_work or (of_file and elements <= DENSE_ELEMENTS)
+        self._stretches = DENSE if whole else SPARSE
         problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0

@@ -88,6 +88,7 @@ class TopK(Operation):
     formula = "the K largest numbers of each row in descending order, and their indices; equal ones in any order"
     dims = ("M", "N", "K")
     outputs = ("values", "indices")
+    values_set_work = True
     sweep = tuple((64, 2**power, 64) for power in range(8, 19, 2))
     telling = (
         TellingCase("longest_row", (1, 65_793, 33), first=False),

@@ -70,8 +70,12 @@ def test_products_draw_whole_operands_in_most_rounds_since_sparse_changes_could_
     assert inputs_of(problem("vector_add"))._stretches == SPARSE, "reading the operands is all that an addition costs"
 
 
+def test_a_selection_is_timed_with_many_draws_since_its_work_depends_on_the_values() -> None:
+    assert inputs_of(problem("top_k", (4, 300, 8)))._stretches == DENSE
+
+
 def test_users_files_get_whole_operands_in_operations_without_much_arithmetic_too() -> None:
-    at = problem("top_k", (4, 300, 8))
+    at = problem("rms_norm", (4, 300))
     timed = TimedInputs(at, LocalResults(at, {}), of_file=True)
     assert timed._stretches == DENSE
     assert DENSE.count(1) > len(DENSE) / 2, "the median time is that of a round with a whole operand"
