@@ -44,6 +44,25 @@ def find_tma_layout(x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[
     return None
 
 
+def operand_layouts(a: Tensor, b: Tensor) -> tuple[list[tuple[bool, int] | None], list[bool]]:
+    """The layouts of a (M, K) and b (K, N) for TMA, and whether each is contiguous across K, in its copy if it has one.
+
+    The layout of an operand that must be copied is None. A copy is contiguous as the original is, unless the tensor
+    cores need it along K: operands of 8 bits, and one of two of 32 bits, the smaller one if it can be chosen.
+    """
+    bytes, both = a.element_size(), ((a, 1), (b, 0))
+    layouts = [find_tma_layout(x, k_dim, k_major_only=bytes == 1) for x, k_dim in both]
+    across = [
+        bytes > 1 and (layout[0] if layout is not None else x.stride(k_dim) > x.stride(1 - k_dim))
+        for (x, k_dim), layout in zip(both, layouts, strict=True)
+    ]
+    if bytes == 4 and all(across):
+        movable = [i for i in (1, 0) if layouts[i] is None] or [1, 0]
+        smallest = min(movable, key=lambda i: both[i][0].numel())
+        layouts[smallest], across[smallest] = None, False
+    return layouts, across
+
+
 def find_row_layout(x: Tensor, k_dim: int) -> tuple[bool, int] | None:
     """The layout of an operand whose rows may begin at any address; None unless one dimension is contiguous."""
     for inner in (k_dim, 1 - k_dim):

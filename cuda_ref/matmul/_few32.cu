@@ -4,8 +4,8 @@
 //
 // This is stream.cu for tf32: the time is that of reading the larger operand, the "stream". The other operand, `few`,
 // has few rows (or columns). A warp multiplies STRIP elements of the stream by all rows of `few`, TERMS of k at a time.
-// Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of mma.sync. The
-// assignment of elements and terms to positions of a fragment is free as long as both operands use the same one. The
+// Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of mma.sync; words
+// if rows are no multiples of 16 bytes. The assignment of elements and terms to positions of a fragment is free as long as both operands use the same one. The
 // warps of a block, and the blocks of a cluster, divide k. Their sums are added in shared memory, in a fixed order.
 //
 // Precision: factors are rounded to tf32, products are exact, sums float32.
@@ -59,13 +59,18 @@ __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], ui
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Term j of a thread is k + term(j, q), where q = lane % 4.
-__device__ __forceinline__ int term(int j, int q) { return 4 * q + j % 4 + j / 4 * 16; }
+// How a thread, with q = lane % 4 and g = lane / 4, reads the stream in steps: `x` holds its 32 words, and word() finds
+// one of them. Its term j is k + term(j, q).
+struct TermsByQuads {
+    static __device__ __forceinline__ int term(int j, int q) { return 4 * q + j % 4 + j / 4 * 16; }
+};
 
-// The order in which a thread reads the stream: `x` holds its 32 words of a step, and word() finds one of them.
-// Contiguous along k: four elements, 8 terms of each.
-template <bool ALONG_K>
-struct Order {
+template <bool ALONG_K, bool QUADS>
+struct Order;
+
+// Contiguous along k: four elements, 8 terms of each, by 16 bytes.
+template <>
+struct Order<true, true> : TermsByQuads {
     static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
@@ -77,9 +82,9 @@ struct Order {
     static __device__ __forceinline__ int word(int tile, int half, int j) { return (tile * 2 + half) * 8 + j; }
 };
 
-// Contiguous across k: four neighbours at each of 8 terms.
+// Contiguous across k: four neighbours at each of 8 terms, by 16 bytes.
 template <>
-struct Order<false> {
+struct Order<false, true> : TermsByQuads {
     static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
         const int column = s + 4 * g;
 #pragma unroll
@@ -92,18 +97,56 @@ struct Order<false> {
     static __device__ __forceinline__ int word(int tile, int half, int j) { return 4 * j + 2 * tile + half; }
 };
 
+// Contiguous along k, at any address: word by word. The four lanes of an element read neighbours.
+template <>
+struct Order<true, false> {
+    static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int row = s + element(i / 2, i % 2, g);
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                const int at = k + term(j, q);
+                x[8 * i + j] = load_one(from.data + row * from.stride + at, row < from.size && at < from.K);
+            }
+        }
+    }
+    static __device__ __forceinline__ int term(int j, int q) { return 4 * j + q; }
+    static __device__ __forceinline__ int element(int tile, int half, int g) { return 16 * tile + 8 * half + g; }
+    static __device__ __forceinline__ int word(int tile, int half, int j) { return (tile * 2 + half) * 8 + j; }
+};
+
+// Contiguous across k, at any address: word by word. The eight lanes of a term read neighbours.
+template <>
+struct Order<false, false> : TermsByQuads {
+    static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            const int at = k + term(j, q);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int column = s + element(i / 2, i % 2, g);
+                x[4 * j + i] = load_one(from.data + at * from.stride + column, column < from.size && at < from.K);
+            }
+        }
+    }
+    static __device__ __forceinline__ int element(int tile, int half, int g) { return 16 * tile + 8 * half + g; }
+    static __device__ __forceinline__ int word(int tile, int half, int j) { return 4 * j + 2 * tile + half; }
+};
+
+template <typename O>
 __device__ __forceinline__ void load_few(uint32_t (&y)[8], const Few& few, int r, int k, int q, int K) {
     const float* const row = few.data + r * few.stride;
     if (few.quads) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int at = k + term(i * 4, q);
+            const int at = k + O::term(i * 4, q);
             load_quad(y + 4 * i, row + at, r < few.size && at < K);
         }
     } else {
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            const int at = k + term(j, q);
+            const int at = k + O::term(j, q);
             y[j] = load_one(row + at * few.stride_k, r < few.size && at < K);
         }
     }
@@ -111,10 +154,10 @@ __device__ __forceinline__ void load_few(uint32_t (&y)[8], const Few& few, int r
 
 // A block multiplies a strip; its warps and `blocks` blocks of a cluster divide k. Element (r, s) of the product is
 // out[r * out_r + s * out_s]; one of these is 1.
-template <bool ALONG_K>
+template <bool ALONG_K, bool QUADS>
 __global__ void __launch_bounds__(THREADS, 3)
     matmul_few32(const Stream x, const Few few, float* __restrict__ out, int64_t out_r, int64_t out_s, int blocks) {
-    using O = Order<ALONG_K>;
+    using O = Order<ALONG_K, QUADS>;
     __shared__ float shared[WARPS * FEW * PITCH];
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks, s = index * STRIP;
@@ -125,7 +168,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     for (int step = begin + warp; step < end; step += WARPS) {
         uint32_t words[32], y[8];
         O::load(words, x, s, step * TERMS, g, q);
-        load_few(y, few, g, step * TERMS, q, x.K);
+        load_few<O>(y, few, g, step * TERMS, q, x.K);
 #pragma unroll
         for (int i = 0; i < 32; ++i) words[i] = tf32(words[i]);
 #pragma unroll
@@ -191,18 +234,24 @@ __global__ void __launch_bounds__(THREADS, 3)
     cluster_sync();  // a block must not exit while others read its sums
 }
 
-// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride; rows are multiples
-// of 16 bytes. Element (r, k) of `few` is at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
+// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride. by_quads: its rows are
+// multiples of 16 bytes. Element (r, k) of `few` is at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
 extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
-                            int64_t along_k, int64_t x_stride, int64_t few_r, int64_t few_k, int64_t out_r,
-                            int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {
+                            int64_t along_k, int64_t by_quads, int64_t x_stride, int64_t few_r, int64_t few_k,
+                            int64_t out_r, int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {
     const Stream streamed{static_cast<const float*>(x), int(size), int(K), x_stride};
-    const bool quads = few_k == 1 && few_r % 4 == 0 && K % 4 == 0 && is_aligned(few, 16);
+    // Words along k are taken in an order in which a thread has no four neighbours.
+    const bool in_quads = by_quads || !along_k;
+    const bool quads = in_quads && few_k == 1 && few_r % 4 == 0 && K % 4 == 0 && is_aligned(few, 16);
     const Few others{static_cast<const float*>(few), int(few_size), few_r, few_k, quads};
     const dim3 grid(unsigned(ceil_div<int64_t>(size, STRIP) * blocks));
-    const auto run = [&](auto is_along_k) {
-        return launch_clusters(int(blocks), matmul_few32<decltype(is_along_k)::value>, grid, THREADS, 0, stream, record,
-                               streamed, others, static_cast<float*>(out), out_r, out_s, int(blocks));
+    const auto run = [&](auto is_along_k, auto is_by_quads) {
+        return launch_clusters(int(blocks), matmul_few32<decltype(is_along_k)::value, decltype(is_by_quads)::value>,
+                               grid, THREADS, 0, stream, record, streamed, others, static_cast<float*>(out), out_r,
+                               out_s, int(blocks));
     };
-    return along_k ? run(std::true_type()) : run(std::false_type());
+    const std::true_type yes;
+    const std::false_type no;
+    if (by_quads) return along_k ? run(yes, yes) : run(no, yes);
+    return along_k ? run(yes, no) : run(no, no);
 }

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cuda_ref.hopper.layouts import find_tma_layout
+from cuda_ref.hopper.layouts import find_row_layout, operand_layouts
 from cuda_ref.hopper.pitched import LINE
 from cuda_ref.matmul import _model
+from cuda_ref.matmul._few32 import quad_layout
 from cuda_ref.matmul._model import longest
 from cuda_ref.matmul._plan import multiprocessors
 from cuda_ref.matmul._rates import Rates, rates_of, scaled
@@ -43,6 +44,8 @@ class Problem(NamedTuple):
     few: bool = False
     """True if "few32" can compute it."""
     promoted: bool = False
+    words: bool = False
+    """True if "few32" reads its larger operand word by word, whose rows are no multiples of 16 bytes."""
 
 
 class Costs(NamedTuple):
@@ -63,6 +66,7 @@ class Costs(NamedTuple):
     few_cluster_us: float = 0.929
     few_step_us: float = 0.796
     few_row_us: float = 0.0586  # extra time per row
+    few_words_share: float = 1.5  # multiple of the time of reading, word by word
     short_launch_us: float = 1.9
     short_term_us: float = 0.015
     skinny_launch_us: float = 0.06694  # added to the launch in 16 bits
@@ -162,7 +166,8 @@ def _few_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     blocks = cdiv(size, FEW_STRIP) * plan.parts
     steps = cdiv(x.K, FEW_TERMS * FEW_WARPS * plan.parts)
     busy = max(1.0, blocks / (2 * x.multiprocessors)) * steps * (c.few_step_us + c.few_row_us * few)
-    return c.few_launch_us + c.few_cluster_us * (plan.parts > 1) + longest(busy, memory)
+    read = memory * c.few_words_share if x.words else memory
+    return c.few_launch_us + c.few_cluster_us * (plan.parts > 1) + longest(busy, read)
 
 
 @lru_cache(maxsize=4096)
@@ -183,18 +188,13 @@ def problem_of(a: Tensor, b: Tensor, precision: str) -> Problem:
     """All that the choice of a plan for two operands depends on."""
     (M, K), N = a.shape, b.shape[1]
     tf32 = a.dtype == torch.float32
-    found = [find_tma_layout(a, 1, k_major_only=not tf32), find_tma_layout(b, 0, k_major_only=not tf32)]
-    few = tf32 and min(M, N) <= FEW and _rows_of_quads(b.t() if M <= N else a)
-    across = [each is not None and each[0] for each in found]
-    if all(across):
-        found[1] = None
+    found, across = operand_layouts(a, b)
+    stream = b.t() if M <= N else a
+    few = tf32 and min(M, N) <= FEW and find_row_layout(stream, 1) is not None
     copied = (found[0] is None) * M * K + (found[1] is None) * K * N
-    sizes = (N, M) if across == [False, True] else (M, N)
+    sizes = (N, M) if across[1] else (M, N)
     processors = multiprocessors(a.device) if a.is_cuda else 1
-    return Problem("wgmma32" if tf32 else "wgmma8", *sizes, K, copied, processors, few, precision == "promoted")
-
-
-def _rows_of_quads(x: Tensor) -> bool:
-    """True if TMA could read a matrix in rows of multiples of 16 bytes."""
-    layout = find_tma_layout(x, 1)
-    return layout is not None and x.shape[0 if layout[0] else 1] % 4 == 0
+    return Problem(
+        "wgmma32" if tf32 else "wgmma8", *sizes, K, copied, processors, few, precision == "promoted",
+        few and quad_layout(stream) is None,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
-from cuda_ref.hopper.layouts import find_tma_layout, tma_layout
+from cuda_ref.hopper.layouts import operand_layouts, tma_layout
 from cuda_ref.hopper.pitched import pitched
 from cuda_ref.matmul import _model_tf32_float8
 from cuda_ref.matmul._limits import check_sizes
@@ -36,7 +36,7 @@ def matmul(
     Shapes: a (M, K), b (K, N), any sizes up to 2^30, K = 0 included; the output is contiguous.
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Other operands are copied
-    first, in tf32 also b if neither is contiguous along K. The copies take their size in memory.
+    first, in tf32 also the smaller one if neither is contiguous along K. The copies take their size in memory.
     Plan: a model of the time chooses the tile and the number of parts in which k is divided, see `config`. Each part
     takes 4 bytes of memory per element of the tiles.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32": factors are
@@ -116,22 +116,19 @@ def run(
     return out
 
 
-def _out_dtype(a: Tensor) -> torch.dtype:
-    return torch.bfloat16 if a.dtype == FLOAT8 else a.dtype
-
-
 def copies(a: Tensor, b: Tensor) -> dict[str, bool]:
     """The operands, by name, and whether they are copied for TMA."""
-    found = _layouts(a, b)
-    return {"a": found[0] is None, "b": found[1] is None}
+    (of_a, of_b), _ = operand_layouts(a, b)
+    return {"a": of_a is None, "b": of_b is None}
 
 
 def for_tma(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, int], tuple[bool, int]]:
     """The operands and their layouts; those that TMA cannot read are copied."""
     operands = [a, b]
-    missing = [i for i, layout in enumerate(_layouts(a, b)) if layout is None]
+    layouts, across = operand_layouts(a, b)
+    missing = [i for i, layout in enumerate(layouts) if layout is None]
     if missing:
-        made = pitched(*[(operands[i], _inner(operands[i], 1 - i)) for i in missing])
+        made = pitched(*[(operands[i], i if across[i] else 1 - i) for i in missing])
         for i, copy in zip(missing, made, strict=True):
             operands[i] = copy
     k_major_only = a.dtype == FLOAT8
@@ -139,14 +136,5 @@ def for_tma(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, int], tup
     return operands[0], operands[1], a_layout, b_layout
 
 
-def _layouts(a: Tensor, b: Tensor) -> list[tuple[bool, int] | None]:
-    """The layouts of a and b for TMA; None for an operand that must be copied."""
-    found = [find_tma_layout(x, k_dim, k_major_only=x.dtype == FLOAT8) for x, k_dim in ((a, 1), (b, 0))]
-    if a.dtype == torch.float32 and all(each is not None and each[0] for each in found):
-        found[1] = None  # one operand of tf32 must be contiguous along K
-    return found
-
-
-def _inner(x: Tensor, k_dim: int) -> int:
-    """The dimension along which a copy is contiguous: that of the original, or K, if the kernel needs that."""
-    return k_dim if x.element_size() != 2 or x.stride(k_dim) <= x.stride(1 - k_dim) else 1 - k_dim
+def _out_dtype(a: Tensor) -> torch.dtype:
+    return torch.bfloat16 if a.dtype == FLOAT8 else a.dtype

@@ -80,7 +80,7 @@ class Operation(ABC):
     over_ranks: ClassVar[bool] = False
     """True if several processes compute it together, each with inputs of its own (`RankedOperation`)."""
     values_set_work: ClassVar[bool] = False
-    """True if the work depends on the values, as a selection's does: most rounds of timed calls draw all values anew."""
+    """True if the work depends on the values, as in a selection: most rounds of timed calls draw all values anew."""
     unexamined: int = 0
     """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
 

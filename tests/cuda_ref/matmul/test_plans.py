@@ -11,6 +11,7 @@ from thinning import THOROUGH, thorough_unless
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref.hopper.layouts import operand_layouts
 from cuda_ref.hopper.pitched import pitch, pitched
 from cuda_ref.matmul import _model as _matmul_model
 from cuda_ref.matmul import _model_tf32_float8, auto
@@ -281,6 +282,41 @@ def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_
     monkeypatch.setattr(auto.skinny, "run", lambda plan, a, b: called.append(a))
     auto.run(plan, a.t(), b)
     assert called[0].is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "copied", "across"),
+    [
+        ("n8", "n8", "", "b"),
+        ("n7", "n7", "ab", "b"),
+        ("t7", "n8", "a", "b"),
+        ("t9", "n7", "ab", "a"),
+        ("t8", "n8", "b", "a"),
+        ("t7", "t7", "ab", "a"),
+        ("t8", "n9", "b", "a"),
+    ],
+)
+def test_a_copy_in_tf32_is_contiguous_as_its_original_unless_no_operand_were_along_k(
+    a: str, b: str, copied: str, across: str
+) -> None:
+    def operand(layout: str) -> Tensor:
+        x = torch.empty(8, int(layout[1]))
+        return x.t() if layout[0] == "t" else x
+
+    layouts, found = operand_layouts(operand(a), operand(b))
+    assert [name for name, layout in zip("ab", layouts, strict=True) if layout is None] == [*copied]
+    assert [name for name, is_across in zip("ab", found, strict=True) if is_across] == [*across]
+
+
+@pytest.mark.parametrize("columns", [37, 40])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_few32_reads_rows_at_any_address(columns: int, transposed: bool) -> None:
+    a, b = torch.empty(5, 4096), torch.empty(4096, columns)
+    b = torch.empty(columns, 4097)[:, 1:].t() if transposed else b
+    x = _model_tf32_float8.problem_of(a, b, "tf32")
+    assert x.few
+    assert x.words == (columns == 37 or transposed)
+    assert _model_tf32_float8.best_of(x).kernel == "few32"
 
 
 @pytest.mark.parametrize(
