@@ -77,6 +77,8 @@ class Timed:
     rates: Rates
     vendor_us: float
     plans: dict[str, float]
+    how: tuple[str, str] = ("", "ieee")
+    """Layout and precision."""
 
     @cached_property
     def chosen(self) -> str:
@@ -122,7 +124,7 @@ def read(path: Path) -> list[Timed]:
     A file without columns for the device is from an H200. A file without a column for the precision is of
     16-bit products, or of `fast` ones in float8.
     """
-    found: dict[tuple[tuple[int, int, int], AnyProblem, Rates], dict[str, float]] = {}
+    found: dict[tuple[tuple[int, int, int], AnyProblem, Rates, tuple[str, str]], dict[str, float]] = {}
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     usual = "fast" if any("8/" in row.get("plan", "").partition("/")[0] + "/" for row in rows) else "ieee"
@@ -131,10 +133,12 @@ def read(path: Path) -> list[Timed]:
         if float(row.get("error") or 0) > WRONG:
             print(f"WRONG {' x '.join(map(str, sizes))} {row['plan']}: {row['error']}")
         rates = Rates(row["device"], float(row["clock"]), float(row["dram"])) if row.get("device") else Rates()
-        x = _problem(row, sizes, row.get("precision") or usual)
-        found.setdefault((sizes, x, rates), {}).update(_times(row))
+        precision = row.get("precision") or usual
+        layout = row.get("layout") or ("nt" if DTYPES[precision].itemsize == 1 else "nn")
+        x = _problem(row, sizes, layout, precision)
+        found.setdefault((sizes, x, rates, (layout, precision)), {}).update(_times(row))
     complete = {key: plans for key, plans in found.items() if "torch" in plans and len(plans) > 1}
-    return [Timed(*key, plans.pop("torch"), plans) for key, plans in complete.items()]
+    return [Timed(*key, plans.pop("torch"), plans, how) for (*key, how), plans in complete.items()]
 
 
 def _times(row: dict[str, str]) -> dict[str, float]:
@@ -147,29 +151,34 @@ def _times(row: dict[str, str]) -> dict[str, float]:
 
 
 def summarize(timed: Sequence[Timed], path: Path) -> None:
-    """Write a line for each shape of 16 bits, with the times of the vendor and of the plans that `table` compares.
+    """Write a line for each shape of one precision: the times of the vendor and of the plans that `table` compares.
 
-    These are the fastest plan of each kernel and of the short list, and the choices of the model and of the short list.
+    These are the two fastest plans, the fastest of each kernel and of the short list, and the choices of the model and
+    of the short list.
     """
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow((*"MNK", *FACTS, "device", "clock", "dram", "torch", "plans"))
+        usual = all(isinstance(each.x, Problem) for each in timed)
+        heads = FACTS if usual else ("multiprocessors", "layout", "precision")
+        rows.writerow((*"MNK", *heads, "device", "clock", "dram", "torch", "plans"))
         for each in timed:
             fastest: dict[str, str] = {}
-            for some in sorted(each.plans, key=each.plans.__getitem__):
+            by_time = sorted(each.plans, key=each.plans.__getitem__)
+            for some in by_time:
                 fastest.setdefault(plan(some).kernel, some)
-            kept = {*fastest.values(), each.best_listed, each.chosen, each.short_list}
+            kept = {*by_time[:2], *fastest.values(), each.best_listed, each.chosen, each.short_list}
             # In the order of the file: of plans with equal predicted times the first one is chosen.
             plans = " ".join(f"{some} {us:.4g}" for some, us in each.plans.items() if some in kept)
-            rows.writerow((*map(int, each.x), *each.rates, f"{each.vendor_us:.4g}", plans))
+            facts = map(int, each.x[3:]) if isinstance(each.x, Problem) else (each.x.multiprocessors, *each.how)
+            rows.writerow((*each.sizes, *facts, *each.rates, f"{each.vendor_us:.4g}", plans))
 
 
-def _problem(row: dict[str, str], sizes: tuple[int, int, int], precision: str) -> AnyProblem:
+def _problem(row: dict[str, str], sizes: tuple[int, int, int], layout: str, precision: str) -> AnyProblem:
     if precision == "ieee":
         multiprocessors = int(row["multiprocessors"])
         facts = {each: row[each] == "1" for each in FACTS if each != "multiprocessors"}
         return Problem(*sizes, multiprocessors=multiprocessors, **facts)
-    a, b = matrices(sizes, row.get("layout") or ("nn" if precision == "tf32" else "nt"), DTYPES[precision])
+    a, b = matrices(sizes, layout, DTYPES[precision])
     multiprocessors = int(row.get("multiprocessors") or 132)
     return model_tf32_float8.problem_of(a, b, precision)._replace(multiprocessors=multiprocessors)
 

@@ -111,6 +111,18 @@ def test_a_summary_makes_the_same_tables(tmp_path: Path) -> None:
     assert [(each.x, each.rates) for each in again] == [(each.x, each.rates) for each in timed]
 
 
+@pytest.mark.parametrize(("precision", "plan"), [("tf32", "wgmma32/0/1"), ("fast", "wgmma8/0/1")])
+def test_a_summary_keeps_the_layout_and_the_precision(tmp_path: Path, precision: str, plan: str) -> None:
+    path, short = tmp_path / "plans.csv", tmp_path / "short.csv"
+    lines = [f"5,37,4096,tn,{precision},132,{name},{us},8,0" for name, us in (("torch", 9.5), (plan, 10))]
+    path.write_text("\n".join(["M,N,K,layout,precision,multiprocessors,plan,us,samples,error", *lines, ""]))
+    timed = matmul_plan_tables.read(path)
+    matmul_plan_tables.summarize(timed, short)
+    assert matmul_plan_tables.read(short) == timed
+    assert timed[0].how == ("tn", precision)
+    assert timed[0].x.kernel == plan.partition("/")[0]
+
+
 def test_the_tables_say_what_each_kernel_gains(tmp_path: Path) -> None:
     path = tmp_path / "plans.csv"
     path.write_text(ROWS)
