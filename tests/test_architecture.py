@@ -28,6 +28,10 @@ SHARED = {"autograd", "build", "common", "hopper", "host", "tuned"}
 """Names in kernel folders, without those that begin with an underscore, that are no operations."""
 FOLDERS = tuple(frameworks.get(name).folder for name in frameworks.names())
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+LARGEST_RESULT = 200 * 1024
+"""Bytes of a committed file below results/. Every clone has all of its versions, and a page with them loads at once."""
+IGNORED_RESULTS = {"runs", "latest", "report.html"}
+"""Names below results/<device>/ that git ignores."""
 
 
 @cache
@@ -178,3 +182,12 @@ def test_no_function_is_long_but_kernels() -> None:
                 if length > LONGEST_FUNCTION:
                     long.append(f"{where(path)}:{node.lineno} {node.name}: {length} lines")
     assert not long, "\n".join(long)
+
+
+def test_no_file_of_results_is_large() -> None:
+    """Measurements of many cases are committed as summaries, and marks of a plot share one style."""
+    found = (path for path in (ROOT / "results").rglob("*") if path.is_file())
+    sizes = {path: path.stat().st_size for path in found if IGNORED_RESULTS.isdisjoint(path.relative_to(ROOT).parts)}
+    assert sizes
+    large = [f"{where(path)}: {size} bytes" for path, size in sizes.items() if size > LARGEST_RESULT]
+    assert not large, "\n".join(large)

@@ -14,7 +14,7 @@ from triton_kernels._runtime.launch import device_of, launch
 from triton_kernels._runtime.shares import zigzag
 from triton_kernels._runtime.symmetric import as_they_arrive
 from triton_kernels.attention import HEAD_DIMS
-from triton_kernels.attention._rows import LOG2_E, LOWEST, load_rows
+from triton_kernels.attention._rows import LOG2_E, LOWEST, load_rows, own_tile
 
 DETERMINISTIC = True
 
@@ -39,9 +39,7 @@ def ring_kernel(
 
     The sums wait in memory for the next rank's keys; the last launch divides them. k and v have contiguous rows.
     """
-    tiles = tl.cdiv(S, BLOCK_M)
-    start_m = tl.program_id(0) % tiles * BLOCK_M
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_m = own_tile(S, BLOCK_M)
     b, h = head // H, head % H
     rows = start_m + tl.arange(0, BLOCK_M)
     q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S, stride_qm, stride_qd, D)  # [BLOCK_M, D]
@@ -49,13 +47,10 @@ def ring_kernel(
     v_ptr += b * stride_kb + h // G * stride_kh
     at_row = head * S + rows
     at = at_row[:, None] * D + tl.arange(0, D)[None, :]
-    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
-    l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
-    acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
-    if not FIRST:
-        m_i = tl.load(m_ptr + at_row, mask=rows < S, other=LOWEST)
-        l_i = tl.load(l_ptr + at_row, mask=rows < S, other=0.0)
-        acc = tl.load(acc_ptr + at, mask=rows[:, None] < S, other=0.0)
+    stored = (rows < S) & (not FIRST)
+    m_i = tl.load(m_ptr + at_row, mask=stored, other=LOWEST)  # maximum of the scores so far, in base 2
+    l_i = tl.load(l_ptr + at_row, mask=stored, other=0.0)  # sum of exp2(score - m_i)
+    acc = tl.load(acc_ptr + at, mask=stored[:, None], other=0.0)  # sum of exp2(score - m_i) v
     last_place = place_of(rows, q_low, q_high, half)  # of the last key that each query sees
     end = S
     if CAUSAL:  # a later row of a rank has a later place, so the last query sees the first rows

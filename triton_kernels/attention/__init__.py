@@ -1,8 +1,5 @@
 """Attention in Triton: softmax(q k^T) v in one pass over the keys; scores never leave the chip."""
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float
@@ -13,16 +10,9 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention._rows import (
-    LOG2_E,
-    LOWEST,
-    attend_key_by_key,
-    has_nan,
-    is_seen,
-    key_range,
-    last_keys,
-    load_rows,
-)
+from triton_kernels.attention._configs import TILE, configs, short_list
+from triton_kernels.attention._masks import is_seen, key_range, last_keys
+from triton_kernels.attention._rows import LOG2_E, LOWEST, attend_key_by_key, has_nan, load_rows, own_tile
 
 DETERMINISTIC = True
 OPTIONS_BEYOND = ("window",)
@@ -40,9 +30,7 @@ def attention_kernel(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M queries of one head. G query heads read the same key head."""
-    tiles = tl.cdiv(S_q, BLOCK_M)
-    start_m = tl.program_id(0) % tiles * BLOCK_M
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_m = own_tile(S_q, BLOCK_M)
     b, h = head // H, head % H
     rows = start_m + tl.arange(0, BLOCK_M)
     q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S_q, stride_qm, stride_qd, D)  # [BLOCK_M, D]
@@ -74,22 +62,8 @@ def attention_kernel(
     tl.store(out_ptrs + tl.arange(0, D)[None, :], out, mask=rows[:, None] < S_q)
 
 
-def config_of(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
-    return triton.Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=num_warps, num_stages=num_stages)
-
-
-CONFIGS = [config_of(*tile) for tile in ((128, 64, 8, 2), (64, 64, 4, 3), (128, 128, 8, 2))]
-CONFIGS += [config_of(*tile) for tile in ((64, 32, 8, 2), (32, 32, 8, 2), (16, 32, 4, 2))]  # for float32
-
-
-def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Selects tiles of BLOCK_N = 32 for float32, whose operands pass through registers, and larger ones for others."""
-    float32 = args["q_ptr"].dtype == torch.float32  # it has no tensor cores
-    return [config for config in configs if (config.kwargs["BLOCK_N"] == 32) == float32]
-
-
+CONFIGS = configs((128, 64, 8, 2), (64, 64, 4, 3), (128, 128, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2), (16, 32, 4, 2))
 KEY = ["H", "G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
-TILE = {"BLOCK_M": 128, "BLOCK_N": 128} if INTERPRET else {}  # in the interpreter a tile that numpy multiplies fast
 if not INTERPRET:
     attention_kernel = autotune(CONFIGS, KEY, short_list)(attention_kernel)
 

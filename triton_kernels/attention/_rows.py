@@ -1,12 +1,20 @@
-"""Device functions of the plain attention kernels: rows of an operand, keys that a query sees, one key at a time."""
+"""Device functions of the plain attention kernels: the tile of a program, rows of an operand, one key at a time."""
 
 import triton
 import triton.language as tl
 
 from triton_kernels._runtime.interpreter import dot_operand
+from triton_kernels.attention._masks import is_seen
 
 LOG2_E = 1.4426950408889634
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+
+@triton.jit
+def own_tile(count, BLOCK: tl.constexpr):
+    """Head of this program, counted over all batch entries, and the first row of its tile; a head has `count` rows."""
+    tiles = tl.cdiv(count, BLOCK)
+    return (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles * BLOCK
 
 
 @triton.jit
@@ -26,29 +34,6 @@ def load_scale(ptr):
         return 1.0
     else:
         return tl.load(ptr)
-
-
-@triton.jit
-def last_keys(rows, S_q, S_k, CAUSAL: tl.constexpr):
-    """The last key that each query sees; negative if it sees none."""
-    return tl.minimum(rows + (S_k - S_q), S_k - 1) if CAUSAL else tl.full(rows.shape, S_k - 1, tl.int32)
-
-
-@triton.jit
-def is_seen(key, last_key, WINDOW: tl.constexpr):
-    """True for the keys that a query sees: up to its last one, and only WINDOW of them if that is not 0."""
-    seen = key <= last_key
-    return seen & (key > last_key - WINDOW) if WINDOW > 0 else seen
-
-
-@triton.jit
-def key_range(
-    start_m, S_q, S_k, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-):
-    """The first key, a multiple of BLOCK_N, and the end of the keys that a tile of queries from start_m on sees."""
-    first = tl.maximum(start_m + (S_k - S_q) - WINDOW + 1, 0) // BLOCK_N * BLOCK_N if WINDOW > 0 else 0
-    end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k) if CAUSAL else S_k
-    return first, end
 
 
 @triton.jit

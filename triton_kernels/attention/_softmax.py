@@ -7,7 +7,8 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 from triton_kernels.attention import HEAD_DIMS
-from triton_kernels.attention._rows import LOWEST, add_key, is_seen
+from triton_kernels.attention._masks import is_seen
+from triton_kernels.attention._rows import LOWEST, add_key
 
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 COLUMNS = tl.constexpr(8)  # partial sums of a row: thread t of 4 holds columns 2t and 2t + 1 of every 8

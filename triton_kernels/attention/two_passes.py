@@ -12,17 +12,10 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import CONFIGS, HEAD_DIMS, KEY, TILE, Keys, Queries, short_list
-from triton_kernels.attention._rows import (
-    LOG2_E,
-    LOWEST,
-    attend_key_by_key,
-    has_nan,
-    is_seen,
-    key_range,
-    last_keys,
-    load_rows,
-)
+from triton_kernels.attention import CONFIGS, HEAD_DIMS, KEY, Keys, Queries
+from triton_kernels.attention._configs import TILE, short_list
+from triton_kernels.attention._masks import is_seen, key_range, last_keys
+from triton_kernels.attention._rows import LOG2_E, LOWEST, attend_key_by_key, has_nan, load_rows, own_tile
 
 DETERMINISTIC = True
 
@@ -43,9 +36,7 @@ def two_passes_kernel(
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M queries of one head. G query heads read the same key head."""
-    tiles = tl.cdiv(S_q, BLOCK_M)
-    start_m = tl.program_id(0) % tiles * BLOCK_M
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_m = own_tile(S_q, BLOCK_M)
     b, h = head // H, head % H
     rows = start_m + tl.arange(0, BLOCK_M)
     q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S_q, stride_qm, stride_qd, D)  # [BLOCK_M, D]

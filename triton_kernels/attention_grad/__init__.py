@@ -12,8 +12,10 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.contract import check_attention_grad, check_window
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import TILE, Keys, Queries, config_of, short_list
-from triton_kernels.attention._rows import LOG2_E, LOWEST, is_seen, key_range, last_keys, load_rows, load_scale
+from triton_kernels.attention import Keys, Queries
+from triton_kernels.attention._configs import TILE, configs, short_list
+from triton_kernels.attention._masks import is_seen, key_range, last_keys
+from triton_kernels.attention._rows import LOG2_E, LOWEST, load_rows, load_scale, own_tile
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -43,9 +45,7 @@ def queries_kernel(
     delta: sum of p dp over the keys, without the scales of do and v.
     """
     qk_scale *= load_scale(scale_q_ptr) * load_scale(scale_k_ptr)
-    tiles = tl.cdiv(S_q, BLOCK_M)
-    start_m = tl.program_id(0) % tiles * BLOCK_M
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_m = own_tile(S_q, BLOCK_M)
     b, h = head // H, head % H
     rows = start_m + tl.arange(0, BLOCK_M)
     q = load_rows(q_ptr + b * stride_qb + h * stride_qh, rows, S_q, stride_qm, stride_qd, D)  # [BLOCK_M, D]
@@ -99,9 +99,7 @@ def keys_kernel(
     p and ds have one key per row, so that they are the left operands of the products with do and q.
     """
     qk_scale *= load_scale(scale_q_ptr) * load_scale(scale_k_ptr)
-    tiles = tl.cdiv(S_k, BLOCK_N)
-    start_n = tl.program_id(0) % tiles * BLOCK_N
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_n = own_tile(S_k, BLOCK_N)
     b, h_kv = head // H_kv, head % H_kv
     keys = start_n + tl.arange(0, BLOCK_N)
     k = load_rows(k_ptr + b * stride_kb + h_kv * stride_kh, keys, S_k, stride_kn, stride_kd, D)  # [BLOCK_N, D]
@@ -129,8 +127,7 @@ def keys_kernel(
     tl.store(dv_ptr + offs, dv * load_scale(scale_do_ptr), mask=keys[:, None] < S_k)
 
 
-CONFIGS = [config_of(*tile) for tile in ((64, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2))]
-CONFIGS += [config_of(*tile) for tile in ((16, 32, 8, 2), (32, 32, 8, 2))]  # for float32
+CONFIGS = configs((64, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2), (16, 32, 8, 2), (32, 32, 8, 2))
 KEY = ["G", "S_q", "S_k", "D", "CAUSAL", "WINDOW"]
 if not INTERPRET:
     queries_kernel = autotune(CONFIGS, ["H", *KEY], short_list)(queries_kernel)

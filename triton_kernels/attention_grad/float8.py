@@ -17,7 +17,8 @@ from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import Keys, Queries
-from triton_kernels.attention._rows import LOWEST, is_seen, last_keys, load_scale
+from triton_kernels.attention._masks import is_seen, last_keys
+from triton_kernels.attention._rows import LOWEST, load_scale
 from triton_kernels.attention.float8 import LOG2_E, transpose_kernel
 
 DETERMINISTIC = True

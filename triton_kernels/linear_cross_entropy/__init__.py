@@ -10,43 +10,19 @@ import triton.language as tl
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_sizes
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels._runtime.losses import check_linear_cross_entropy
 from triton_kernels.cross_entropy._count import BLOCK, count_kernel
+from triton_kernels.linear_cross_entropy._product import multiply
 
 DETERMINISTIC = True
 LOGITS = 2**23  # per block of columns; its arrays are small beside the weight of a large vocabulary
-GROUP_M = 8  # tile rows per group of the tile scheduler
 COLUMNS = 2**12 if INTERPRET else 1024  # columns that a program loads at a time
 
 Features = Float[Tensor, "T H"]
 Weight = Float[Tensor, "V H"]
-
-
-@triton.jit
-def product_kernel(
-    a_ptr, b_ptr, base_ptr, out_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
-    GROUP_M: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """One program computes one tile of base + A B, [BLOCK_M, BLOCK_N], in float32. base may be None."""
-    pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
-    offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    offs, inside = offs_m * N + offs_n, (offs_m < M) & (offs_n < N)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    if base_ptr is not None:
-        acc = tl.load(base_ptr + offs, mask=inside, other=0.0)
-    for start in range(0, K, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K).to(tl.int64)
-        a_ptrs = a_ptr + offs_m * stride_am + k[None, :] * stride_ak
-        b_ptrs = b_ptr + k[:, None] * stride_bk + offs_n * stride_bn
-        a = tl.load(a_ptrs, mask=(offs_m < M) & (k[None, :] < K), other=0.0)
-        b = tl.load(b_ptrs, mask=(k[:, None] < K) & (offs_n < N), other=0.0)
-        acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision="ieee")
-    tl.store(out_ptr + offs, acc, mask=inside)
 
 
 @triton.jit
@@ -91,15 +67,6 @@ def gradient_kernel(
         z = tl.load(z_ptr + row * N + offs, mask=offs < N, other=0.0)
         p = tl.exp(z - base) / l - tl.where(first + offs == target, 1.0, 0.0)
         tl.store(dz_ptr + row * N + offs, tl.where(counted, p * share, 0.0), mask=offs < N)
-
-
-def multiply(a: Tensor, b: Tensor, out: Tensor, base: Tensor | None = None) -> None:
-    """out = base + a b, rounded once to the type of out. base and out are contiguous, base is float32."""
-    (M, K), N = a.shape, b.shape[1]
-    tile, warps = ((128, 128, 64), 8) if a.element_size() == 2 else ((64, 64, 32), 4)
-    tile = (256, 256, 256) if INTERPRET else tile
-    grid = (triton.cdiv(M, tile[0]) * triton.cdiv(N, tile[1]),)
-    launch(product_kernel, grid, a, b, base, out, M, N, K, *a.stride(), *b.stride(), GROUP_M, *tile, num_warps=warps)
 
 
 @kept

@@ -11,7 +11,7 @@ from triton_kernels._runtime.caches import check_paged_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import HEAD_DIMS
-from triton_kernels.attention._rows import LOG2_E, LOWEST, load_scale
+from triton_kernels.attention._rows import LOG2_E, LOWEST, load_scale, own_tile
 
 DETERMINISTIC = True
 BLOCK_N = 128 if INTERPRET else 64  # keys that a program adds at a time
@@ -25,9 +25,7 @@ def paged_attention_kernel(
     D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of one sequence and key head: row r is query r // G of its query head r % G."""
-    tiles = tl.cdiv(S_q * G, BLOCK_M)
-    start_m = tl.program_id(0) % tiles * BLOCK_M
-    head = (tl.program_id(0) // tiles).to(tl.int64)
+    head, start_m = own_tile(S_q * G, BLOCK_M)
     b, h_kv = head // H_kv, head % H_kv
     length = tl.load(lengths_ptr + b * stride_l)
     rows = start_m + tl.arange(0, BLOCK_M)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from suite.report.plots.svg import compact
 from suite.report.style import GRID, INK, MUTED, PAPER, variable_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "kernel-suite",
 }
 FONT = re.compile(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*")
-REDUNDANT = re.compile(r' transform="rotate\(-?0 [^"]*"| stroke-(?:linecap|linejoin): (?:butt|miter);?|<!--.*?-->')
-LONG_NUMBER, TAG = re.compile(r"(-?\d+\.\d{2})\d+"), re.compile(r"<[^>]*>")
-"""A coordinate with more than two decimals; a tag, outside of which stand texts, which keep all of their digits."""
 MAX_VECTORS = 1500
 """The largest number of marks in an SVG that are drawn one by one. More are drawn as one image."""
 
@@ -65,7 +63,8 @@ class Plot:
         """The contents of a `png` or `svg` file of the plot. The file's description holds the data."""
         description = json.dumps(self.data, separators=(",", ":"), sort_keys=True)
         keep_out: dict[str, None] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-        return _saved(self, kind, {"Title": self.title, "Description": description, **keep_out})
+        file = _saved(self, kind, {"Title": self.title, "Description": description, **keep_out})
+        return compact(file.decode(), "i").encode() if kind == "svg" else file
 
     def inline_svg(self, prefix: str) -> str:
         """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses.
@@ -75,13 +74,14 @@ class Plot:
         text = _saved(self, "svg", {"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-        text = REDUNDANT.sub("", text)
+        text = compact(text, prefix)
         text = re.sub(r"#[0-9a-f]{6}", lambda found: _as_variable(found[0]), text)
-        text = TAG.sub(lambda found: LONG_NUMBER.sub(r"\1", found[0]), FONT.sub(_inherited, text))
-        text = re.sub(r'style="[^"]*"', lambda found: re.sub(r"([:;]) ;? ?", r"\1", found[0]), text)
+        text = re.sub(
+            r'style="[^"]*"', lambda found: re.sub(r"([:;]) ;? ?", r"\1", found[0]), FONT.sub(_inherited, text)
+        )
         text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
         text = re.sub(r'viewBox="0 0 ([\d.]+)', r'style="--points: \1" \g<0>', text, count=1)
-        return re.sub(r">\s+<", "><", _prefix_ids(text, prefix)).strip()
+        return text.replace(">\n<", "><").strip()
 
 
 def data_of(file: bytes) -> dict[str, Any]:
@@ -123,14 +123,6 @@ def _inherited(found: re.Match[str]) -> str:
     if found[1]:
         return ""  # left to the page
     return f"font: {found[2]}var(--sans)"
-
-
-def _prefix_ids(text: str, name: str) -> str:
-    """Replaces ids that are referred to by short ones that begin with `name`, and removes the others."""
-    used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    short = {each: f"{name}-{place}" for place, each in enumerate(used)}
-    text = re.sub(r' id="([^"]+)"', lambda found: f' id="{short[found[1]]}"' if found[1] in used else "", text)
-    return re.sub(r'(href="|url\()#([^")]+)', lambda found: f"{found[1]}#{short[found[2]]}", text)
 
 
 def canvas(width: float, height: float, rows: int = 1, **shared: Any) -> tuple[Figure, list[Axes]]:
