@@ -3,9 +3,10 @@
     python -m validation.counters                      # the kernels of validation/counting, then of the tree
     python -m validation.counters --seconds 60 --out results/nvidia-h200/proof
 
-The kernels of `validation/counting/kernels.cu` have one pattern each, and are compared one by one. Of a line of the
-tree the sums over the kernels of one call are compared, in the operation's largest case of a plain run on a CPU. The
-emulated device has four multiprocessors, so a line that fills the device runs fewer warps there.
+The kernels of `validation/counting/kernels.cu` have one pattern each, and are compared one by one. For an
+implementation of the tree, the sums over the kernels of one call are compared, in the operation's largest case of a
+plain run on a CPU. The emulated device has four multiprocessors, so an implementation that fills the device runs fewer
+warps there.
 
 Exit status: 0; 1 if nothing could be compared; 2 without ncu; 3 if this machine does not permit profiling.
 """

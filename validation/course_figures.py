@@ -63,7 +63,7 @@ def of_results() -> Figure:
 
 
 def of_memory(device: dict[str, Any], folder: Path) -> Figure:
-    """folder: of the device's results, where `doctor --measure` puts its peaks."""
+    """Draw the memories of a device. folder: its results, where `doctor --measure` puts its peaks."""
     peaks = measured_peaks.find(folder, device["name"])
     return memory.memory(device, peaks.gb_per_s if peaks is not None else None)
 

@@ -1,4 +1,4 @@
-"""Measures the host time that the recorder itself adds to a sample, on a CUPTI in Python; needs no GPU.
+"""Measures the host time that the recorder itself adds to a sample, with an imitation of CUPTI; needs no GPU.
 
     python -m validation.recorder_cost                 # 250 samples a delivery, as of calls of 100 us
     python -m validation.recorder_cost --samples 50

@@ -1,4 +1,4 @@
-"""Measures the bounds from both sides: the smallest errors that are refused, and that no honest result is.
+"""Measures the bounds from both sides: the smallest errors that are refused, and honest results that are refused.
 
     python -m validation.sensitivity                        # the smallest refused errors, as Markdown
     python -m validation.sensitivity --honest --seeds 20    # counts honest results that are refused
@@ -7,9 +7,9 @@
     python -m validation.sensitivity --op sum --dtype float32
 
 An error is added to the correctly rounded truth of normal inputs, on a CPU. `scale`: all elements of one result are too
-large by one factor. `element`: one element is wrong, the one of median sensitivity among those that are not 0. Of
-several results, the least sensitive one counts; whole numbers are left out. Both are in units of u, the unit roundoff
-of the result's type.
+large by one factor. `element`: one element is wrong, the one of median sensitivity among those that are not 0. If there
+are several results, the least sensitive one counts; whole numbers are left out. Both are in units of u, the unit
+roundoff of the result's type.
 
 Honest results are those of every implementation that computes on the CPU by a library (torch, NumPy, XLA), on the
 telling cases and the default cases. Those that a library is known to get wrong are counted apart, and cases that it

@@ -3,9 +3,9 @@
     python -m validation.verdicts FOLDER                    # a line for each file, and a count
     python -m validation.verdicts FOLDER --expect wrong     # exit status 1 unless every file is wrong in some row
 
-A file is brought as what it is: `--with` for the operations that it defines; NAME_ref.py as the `--reference`, and a
-file with `get_inputs` as the `--kernelbench`, of the files whose names begin with its own. A problem of its own is
-judged by its torch line if no file is brought to it. Files of one operation share a run.
+A kernel's file is given by `--with`, for the operations that it defines. NAME_ref.py is the `--reference`, and a file
+with `get_inputs` the `--kernelbench`, for the files whose names begin with its own. A reference or problem without such
+files is judged by its implementation `torch`. Files of one operation share a run.
 """
 
 from __future__ import annotations

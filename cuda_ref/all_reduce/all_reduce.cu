@@ -1,9 +1,9 @@
 // out[i] = sum over ranks of x[i], in one step: every rank reads the vectors of all others (one-shot)
 //
 // A block copies its part of x to its rank's memory, waits for the same block of every rank, and adds their copies of
-// that part in float32, in the order of the ranks. One meeting a call: for short vectors its 3 us are most of the time.
-// Calls use the halves of the memory in turns. A rank that waits in a call has finished the call before, so no rank
-// still reads the half of that one.
+// that part in float32, in the order of the ranks. There is one meeting a call; for short vectors it takes most of the
+// time. Calls use the halves of the memory in turns. A rank that waits in a call has finished the call before, so no
+// rank still reads the half of that one.
 //
 // A rank reads (ranks - 1) n elements of the others; two_shot.cu reads 2 (ranks - 1) / ranks n.
 //

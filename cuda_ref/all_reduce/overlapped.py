@@ -13,8 +13,8 @@ RANKS = (2, 4, 8)
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
     """The sum of x over the ranks of `group`, on every rank.
 
-    Each rank reads (ranks - 1) N elements of the others, as in the plain implementation. It is for two ranks and
-    long vectors.
+    Each rank reads (ranks - 1) N elements of the others, as in the plain implementation. This suits two ranks and long
+    vectors.
 
     Shapes: x (N,), any stride. The output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in the order of the ranks, and rounded once.

@@ -12,8 +12,8 @@ DETERMINISTIC = True
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
     """The sum of x over the ranks of `group`, on every rank.
 
-    Each rank reads 2 (ranks - 1) / ranks N elements of one other, and waits 2 (ranks - 1) times: for many ranks and
-    long vectors.
+    Each rank reads 2 (ranks - 1) / ranks N elements of one other, and waits 2 (ranks - 1) times, which suits many ranks
+    and long vectors.
 
     Shapes: x (N,), any stride. The output is contiguous.
     Dtypes: float32, float16, bfloat16; each addition is in float32 and rounded.

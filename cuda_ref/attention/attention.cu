@@ -76,7 +76,7 @@ extern "C" int attention_into(const void* q, const void* k, const void* v, void*
     });
 }
 
-// Without a window, to a contiguous out.
+// attention_into without a window, for a contiguous out.
 extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
                          int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
                          int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,

@@ -16,8 +16,11 @@ DTYPES_BEYOND = ("float8_e4m3fn",)
 
 
 def choose(q: Tensor) -> ModuleType:
-    """The module whose kernel `attention` runs: the only one for float8, in 16 bits `decode` for so few queries that
-    reading the keys takes the time; it divides the keys among blocks."""
+    """The module whose kernel `attention` runs.
+
+    For float8 there is only one. In 16 bits `decode` divides the keys among blocks. It is chosen for so few queries
+    that the time is that of reading the keys.
+    """
     if q.dtype == torch.float8_e4m3fn:
         return float8
     return decode if q.dim() == 4 and q.shape[2] <= decode.MOST_QUERIES else wgmma

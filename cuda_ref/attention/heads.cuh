@@ -19,7 +19,7 @@ struct Heads {
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides, out_strides;
     // Statistics, stored instead of the output if there is a `d_out`. lse: base-2 logarithm of a query's sum of
-    // exponentials. delta: a query's sum of d_out * o. Each head has `padded` of both.
+    // exponentials. delta: a query's sum of d_out * o. Each head has `padded` numbers in both.
     float *lse = nullptr, *delta = nullptr;
     int padded = 0;
     int window = 0;  // keys that a query sees up to its own, in kernels with a WINDOW

@@ -14,10 +14,10 @@
 //
 // Without a mask all tiles take the same time. They are computed head by head, one tile per block in each turn.
 //
-// With a causal mask row r takes a time proportional to r + 1 plus a constant, so rows r and rows - 1 - r together take
-// the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as
-// long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, together with
-// the middle rows of odd numbers of rows. In every second turn the teams take these tiles in the opposite order.
+// With a causal mask row r of n takes a time proportional to r + 1 plus a constant, so rows r and n - 1 - r together
+// take the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time,
+// as long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, together with
+// the middle row of each head if n is odd. In every second turn the teams take these tiles in the opposite order.
 template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_, bool WINDOW_ = false>
 struct Schedule {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
@@ -162,13 +162,13 @@ __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], co
     for (int i = 0; i < COUNT / 2; ++i) weights[i] = rounded_pair<T>(p[2 * i], p[2 * i + 1]);
 }
 
-// Makes a thread's sum that of all columns of its row.
+// Adds up the sums of the four threads of a row; each gets the sum over all columns.
 __device__ __forceinline__ void add_lanes(float& sum) {
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Multiplies acc by `scale`, and divides it by the sums over all columns, which become those of the whole rows.
+// Adds up the sums of each row over its threads, and multiplies acc by `scale` / sum.
 template <int COUNT>
 __device__ __forceinline__ void divide_by_sums(float (&acc)[COUNT], float (&sum)[2], float scale) {
     float factor[2];

@@ -116,7 +116,7 @@ extern "C" int cumsum_lookback(const void* x, void* y, void* words, int64_t m, i
     Word* of_parts = static_cast<Word*>(words);
     const int64_t count = 1 + m * (parts + ceil_div<int64_t>(parts, WARP));
     const cudaError_t cleared = cudaMemsetAsync(of_parts, 0, sizeof(Word) * count, stream);
-    if (cleared != cudaSuccess) return cleared;  // a ticket that is not 0 at first is a part that does not exist
+    if (cleared != cudaSuccess) return cleared;  // a first ticket that is not 0 names no part
     const dim3 grid(unsigned(m * parts)), block(THREADS);
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {

@@ -1,6 +1,6 @@
 """Products of each expert's rows with its weights in CUDA on Hopper's tensor cores: persistent blocks, TMA.
 
-Adds tensor cores and blocks that compute several tiles, which they find from the sizes, to `cuda`.
+Adds to `cuda` tensor cores, and blocks that find several tiles from the sizes and compute them in turn.
 """
 
 import torch

@@ -16,16 +16,16 @@ REQUIRES = "sm_90"
 DETERMINISTIC = True
 MOST_ROWS = 32
 ROWS, PARTS = {8: (32, 64, 128, 224), 16: (32, 64, 128, 224), 32: (64, 128, 224)}, (1, 2, 4, 8)
-"""Rows of the weights in a tile, of the kernels compiled for so many rows of x, and blocks of a cluster."""
+"""Rows of the weights in a tile, by the rows of x of a compiled kernel; and blocks of a cluster."""
 BOX = 256
 """Terms of a box: the least that a block takes."""
 CLUSTERED, LARGEST_GPC = 16, 18
-"""Multiprocessors of a GPC that hold clusters of more than two blocks, and those that it may have."""
+"""Multiprocessors of a GPC that hold clusters of more than two blocks, and the most that a GPC may have."""
 # Times are in ns, fitted to an H100; those of 16 rows are interpolated.
 OF_A_ROW = {8: 6.5, 16: 7.6, 32: 9.8}
 """Time that a box takes for a row of the weights, with so many rows of x."""
 LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER = 280, 500, 3_400
-"""Time that a box takes at least, and a tile besides its boxes, in one block and in a cluster."""
+"""Least time of a box; time of a tile besides its boxes, in one block; and in a cluster."""
 
 
 @kept

@@ -21,7 +21,7 @@ from cuda_ref.matmul._tiles import Plan, Problem
 DETERMINISTIC = True
 REQUIRES = "sm_90"
 LOGITS = 2**24
-"""Logits of a block of columns, or more if the memory beyond inputs and results stays below a tenth of these."""
+"""Logits of a block of columns; more if the further memory stays below a tenth of the inputs and results."""
 STEP = 256  # columns of the widest tile
 TILES = (1, 2, 3)
 """The tiles of matmul/wgmma.cu with two consumer warpgroups."""

@@ -1,8 +1,9 @@
 // The matmul kernel in 16 bits with tile heights fitted to the output, and its launch
 //
-// wgmma multiplies 64 rows by any multiple of 16 columns up to 256. This kernel computes the transpose of out, so that
-// columns of a wgmma are rows of out. A tile has 64, 128 or 192 columns of out, and the number of rows that fills the
-// device best; wgmma.py chooses it. One kernel serves all numbers of rows, since only its wgmma shape depends on them.
+// wgmma multiplies 64 rows by any multiple of 8 columns up to 256; this kernel uses the multiples of 16. It computes
+// the transpose of out, so that columns of a wgmma are rows of out. A tile has 64, 128 or 192 columns of out, and the
+// number of rows that fills the device best; wgmma.py chooses it. One kernel serves all numbers of rows, since only its
+// wgmma shape depends on them.
 //
 // As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
 // blocks store float32 sums of parts in the order of out's rows, and a second kernel adds the parts in order.

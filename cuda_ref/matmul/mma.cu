@@ -133,7 +133,9 @@ __global__ void __launch_bounds__(C::THREADS)
     store_tile<T, C>(out, reinterpret_cast<const float*>(shared), rank, blocks, m, n, M, N);
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
-    if (blocks > 1) {  // a block must not exit while others read its sums; relaxed, since values read have been stored
+    // A block must not exit while others read its sums. The arrival is relaxed, because this thread has already used
+    // the sums that it read.
+    if (blocks > 1) {
         cluster_arrive_relaxed();
         cluster_wait();
     }

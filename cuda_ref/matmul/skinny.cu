@@ -3,8 +3,9 @@
 // requires: sm_90a
 //
 // With few rows each element of b is used only a few times, so the time is that of reading b. It depends on the number
-// of bytes in flight. By Little's law 4.8 TB/s times 1 us are 36 KB per multiprocessor, and more while blocks start and
-// end. So two blocks share a multiprocessor, and each keeps about 100 KB in flight by TMA.
+// of bytes in flight. By Little's law an H200 (4.8 TB/s, 132 multiprocessors) with a latency of 1 us needs 36 KB per
+// multiprocessor, and more while blocks start and end. So two blocks share a multiprocessor, and each keeps about
+// 100 KB in flight by TMA.
 //
 // Speed: docs/ladder.md
 //

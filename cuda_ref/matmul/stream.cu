@@ -307,7 +307,9 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (column < width) out[r * out_r + (first + column) * out_s] = from_float<T>(sum);
     }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (blocks > 1) {  // a block must not exit while others read its sums; relaxed, since values read have been stored
+    // A block must not exit while others read its sums. The arrival is relaxed, because this thread has already used
+    // the sums that it read.
+    if (blocks > 1) {
         cluster_arrive_relaxed();
         cluster_wait();
     }

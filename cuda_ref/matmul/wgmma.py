@@ -84,7 +84,10 @@ def run(
     scale_b: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The product of two matrices that are not empty, by a WGMMA plan. out: its place, at 16 bytes."""
+    """The product of two matrices that are not empty, by a WGMMA plan.
+
+    out: where the product is stored, from a multiple of 16 bytes on; by default in a new tensor.
+    """
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=_out_dtype(a)) if out is None else out

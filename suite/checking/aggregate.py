@@ -7,7 +7,7 @@
 An error is the difference between a result and the correctly rounded truth. The position of the truth
 between two neighbours of the type is random, so the average of these differences is the average error before the last
 rounding.
-The rounding itself adds a variance of at most `ulp |error|`, and of at most ulp^2 / 4.
+The rounding itself adds a variance of at most the smaller of `ulp |error|` and ulp^2 / 4.
 
 Each statistic has its own deviation, from the operation's `Noise`, and refuses a right kernel with a probability of at
 most FALSE_ALARM. Errors may be fully correlated within groups; `Noise.independent` is the number of groups.
@@ -38,7 +38,7 @@ class Weighted:
     total: float = 0.0
     systematic: float = 0.0
     common: float = 0.0
-    """The sum's deviation if all errors are one."""
+    """The sum's standard deviation if all errors are fully correlated."""
     variance: float = 0.0
     """The sum's variance if all errors are independent."""
     rounding: float = 0.0
@@ -86,7 +86,7 @@ class Squares:
     expected: float = 0.0
     """From the errors before the last rounding."""
     largest: float = 0.0
-    """The largest of its terms."""
+    """The largest term of `expected`."""
     rounding: float = 0.0
     """From the last rounding."""
     count: int = 0
@@ -131,9 +131,9 @@ class Errors:
 
 
 class Expected:
-    """The sums that the statistics of a piece are compared with, of the truth alone unless results are infinite.
+    """The sums that the statistics of a piece are compared with. Unless results are infinite, only the truth counts.
 
-    Results with the positions `places` count: their errors are differences from `nearest`.
+    Only the results at the positions `places` count. Their errors are differences from `nearest`.
     """
 
     def __init__(self, errors: Errors) -> None:
@@ -211,8 +211,8 @@ class Aggregate:
 def errors_of(truth: Truth, dtype: str, finite: torch.Tensor | None = None) -> Errors:
     """Return the errors of the sampled results for which a statistic holds.
 
-    Left out are infinities and NaN, results with no error before their rounding or one below LEAST, a truth halfway
-    between two neighbours, and repetitions of a truth, since equal inputs give equal errors.
+    These are left out: infinities and NaN, results with no error before their rounding or one below LEAST, a truth
+    halfway between two neighbours, and repetitions of a truth, since equal inputs give equal errors.
 
     finite: True for each sampled result that is finite; None if all are.
     """

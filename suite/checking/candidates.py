@@ -41,7 +41,8 @@ def usual(piece: Piece, is_whole: bool, draw: int, problem: Problem, wanted: Col
     """
     inputs, op = problem.draws[draw], problem.op
     yield from _ranked(Rank.INPUTS, _truths(_unusual_inputs(problem, draw), piece, problem, wanted))
-    given = variants.find(problem.case.operation) if op.source is None else None  # a user's may have any name
+    # a user's operation may have the name of one in the tree
+    given = variants.find(problem.case.operation) if op.source is None else None
     if given is not None:
         yield from _ranked(Rank.OPERATION, given(inputs, problem.case, piece.part))
     yield from _ranked(Rank.RESULT, general_variants.scaled(piece, problem.output_dtype))
@@ -63,7 +64,7 @@ def _ranked(rank: Rank, found: Iterable[Variant]) -> Candidates:
 
 
 def _truths(mistakes: Mistakes, piece: Piece, problem: Problem, wanted: Collection[str]) -> Iterator[Variant]:
-    """Yield a part of the truths of mistakes that are wanted. Others are not computed, and none of a large result."""
+    """Yield the piece's part of the truth of each wanted mistake. Others are not computed, and none if it is large."""
     if problem.op.flops(problem.case) > MAX_WORK or math.prod(problem.output_shape) > MAX_ELEMENTS:
         return
     for mistake, inputs, case in mistakes:
@@ -100,7 +101,7 @@ def _declared(problem: Problem, draw: int) -> Mistakes:
 
 
 def _other_cases(problem: Problem) -> Iterator[tuple[str, Case]]:
-    """Yield the cases with another option, and those with an argument as another family of inputs has it."""
+    """Yield the cases with another option, and those with the argument of another family of inputs."""
     op, case = problem.op, problem.case
     for option in op.options:
         for value in option.others(op.option_values(case)[option.name]):

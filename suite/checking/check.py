@@ -171,7 +171,7 @@ def judge_draw(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
     if known is not None and output.is_contiguous() and identical(output, known.output):
         return known.verdict
     keeps = known is None and problem.keeps_right(output)
-    output = output.clone() if keeps else output  # what is judged is then what is kept, whoever else can write to it
+    output = output.clone() if keeps else output  # a copy, which no later write can change
     with subnormals.preserved(problem.device):
         truth, shape, dtype = problem.truth(draw), problem.output_shape, problem.output_dtype
         found = judge(output, truth, shape=shape, dtype=dtype, position=problem.position, results=problem.results)

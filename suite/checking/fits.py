@@ -37,8 +37,8 @@ MAX_NAMES = 3
 class Rank(IntEnum):
     """The kind of a variant.
 
-    Of variants that are about as close, only those of the first kind are named: a mistake that needs the inputs of this
-    case explains why other cases are right.
+    Among variants that are about equally close, only those of the first kind are named: a mistake that needs the inputs
+    of this case explains why other cases are right.
     """
 
     INPUTS = 0

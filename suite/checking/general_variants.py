@@ -22,11 +22,11 @@ MAX_PROGRAMS = 8
 ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
 """Row pitches, in elements, that a kernel may wrongly round up to."""
 REPEATED = (2, 4, 8, 16, 32)
-"""Widths of vectors whose rest may repeat the element before."""
+"""Widths of vectors: the elements after the last whole vector may repeat the one before."""
 
 
 def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
-    """Yield the truth times a factor, plus a constant, without subnormals, by way of float16, and clamped."""
+    """Yield the truth times a factor; plus a constant; without subnormals; by way of float16; and clamped."""
     value, limit, output = piece.value, piece.limit, piece.output.double()
     known = value.isfinite() & output.isfinite()
     if bool(known.any()):

@@ -87,8 +87,8 @@ def judge_together(
 ) -> list[Verdict]:
     """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
 
-    An output on another device is copied to the device of the truth, a piece at a time. Of outputs with the same bits
-    one is judged, because comparing bits takes far less time.
+    An output on another device is copied to the device of the truth, a piece at a time. Only one of several outputs
+    with the same bits is judged, because comparing bits takes far less time.
     """
     refusals = [_misfit(output, shape, dtype, device) for output in outputs]
     judged: list[torch.Tensor] = []
@@ -228,7 +228,7 @@ def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor
     if not truth.value.is_floating_point():
         error = torch.where(piece == truth.value, 0.0, (piece.double() - truth.value.double()).abs().clamp_min_(1.0))
         return error, torch.where(error == 0.0, 0.0, error / truth.limit), known
-    piece = piece.to(torch.float64, copy=True)  # of the output itself, if that is float64
+    piece = piece.to(torch.float64, copy=True)  # a float64 output must not change
     placed = _well_placed(piece, truth, known, dtype)
     known &= torch.isfinite(piece)
     error = torch.where(known, _difference(piece, truth).abs_(), 0.0)

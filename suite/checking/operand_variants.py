@@ -28,7 +28,7 @@ Readings = Mapping[str, torch.Tensor]
 
 
 def changed_operands(inputs: Inputs, names: Sequence[str], axes: Sequence[Sequence[str]]) -> Iterator[Changed]:
-    """Yield the usual mistakes in reading operands: of one, and of all that have the mistake.
+    """Yield the usual mistakes in reading operands: in one operand, and in all operands that may have the mistake.
 
     names: of the operands. axes: the dimension of each axis of each operand. Operands of integers are left alone.
     """

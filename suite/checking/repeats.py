@@ -21,8 +21,8 @@ from suite.checking.memory import same_bits
 MAX_REPEATS = 1000
 """Largest number of repeated calls on the inputs of the first call."""
 LEAST_REPEATS = 32
-"""Repeated calls that a slow call gets too, as far as their own time allows: one fault in ten calls is found with a
-probability of 1 - 0.9^32 = 0.96."""
+"""Repetitions that even a slow call gets, within `Duration.least_s`: one fault in ten calls is found with a probability
+of 1 - 0.9^32 = 0.96."""
 JUDGED_REPEATS = 32
 """Results with other bits that are judged as they come."""
 

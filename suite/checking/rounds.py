@@ -43,7 +43,7 @@ class Reservoir:
 
 
 class Slots:
-    """A random choice of rounds in which some calls are no longer timed. They leave one after the other.
+    """A random choice of rounds in which some calls are no longer timed. Calls drop out one after the other.
 
     Each of `size` slots holds one round for each call, all rounds of the call being equally likely: a chosen round
     replaces the earlier one for the calls that still take part.

@@ -6,7 +6,7 @@
 
 - Values come from the operating system's random source. The run's seed determines only the first inputs.
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
-- Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
+- Random normal numbers are replaced in one of every 64 or 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
 - Operations with much arithmetic for each element, such as products, and users' files draw each operand anew in three
   of five rounds: a kernel that adds the effect of sparse changes to its last result would otherwise compute a fraction
@@ -14,8 +14,8 @@
 - Every round is equally likely to be judged. The choice is made when the round begins.
 - `judged` counts the results of each implementation that are judged.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
-- The memory of the first results is held to the end, that of some rounds until other results are held. It must not
-  change: a kernel that returns the same memory again saves an allocation that others pay for.
+- The memory of the first results is held to the end, and that of some rounds until later results take their place. It
+  must not change: a kernel that returns the same memory again saves an allocation that others pay for.
 - A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
 """
@@ -52,15 +52,16 @@ JUDGE_S, JUDGE_FILE_S = 0.1, 2.5
 EXAMINED_EARLIER = 12
 """Earlier inputs that are tried as an explanation of a wrong result."""
 SPARSE = (64, 1024)
-"""A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
+"""A round changes one element of so many, which catches results cached by a few elements of the inputs."""
 DENSE, DENSE_FLOPS = (1, 1, 1, *SPARSE), 64
 """The same for operations with so many arithmetic operations for each element of their operands, for those whose work
 depends on the values, and for users' files.
 Most rounds draw an operand anew, so that the median time is that of such a round."""
 DENSE_ELEMENTS = 1 << 24
-"""Largest operands that are drawn anew for a user's file in an operation with less arithmetic: drawing takes longer."""
+"""Most elements of an operand that a user's file with less arithmetic gets drawn anew: drawing more takes too long."""
 HOLD_PERIOD = 8
-"""One round of so many holds its results themselves, which must not change. Earlier rounds do so more often."""
+"""One round of so many holds its results themselves, not copies: they must not change. Early rounds do so more
+often."""
 HOST_BYTES = 1 << 30
 """Memory for kept results on a CPU. A GPU uses half of its free memory."""
 MAX_PREVIOUS_BYTES = 1 << 26
@@ -136,7 +137,7 @@ class TimedInputs:
         self._wrong: dict[str, str] = {}
         self._held: dict[str, list[tuple[Callable[[], torch.Tensor], torch.Tensor]]] = {}
         size, slots, self._place, self._holds = self._capacity()
-        self._keeps = self._holds  # of the samples before the first round
+        self._keeps = self._holds  # for the samples before the first round
         self._complete, self._partial = Reservoir(size, self._random), Slots(slots, self._random)
         self._is_partial = False
         self.judged: Counter[str] = Counter()
@@ -238,7 +239,7 @@ class TimedInputs:
     def judge(self, seconds: float = JUDGE_S) -> dict[str, str]:
         """Return what is wrong with the kept results, by name. Empties the rounds.
 
-        After `seconds` no further round is judged, but LEAST_ROUNDS and one other round of each call are in any case.
+        After `seconds` no further round is judged, except LEAST_ROUNDS and one other round of each call.
         """
         self._compare_held()
         rounds, wrong, begin = self.rounds, dict(self._wrong), perf_counter()

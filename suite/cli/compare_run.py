@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from suite.runner.plan import Job
 
 SHARED = 2
-"""Without times, a CPU's cores share the cases of at least this many operations each: a process takes 3 s to start."""
+"""Without times, processes on a CPU share the cases if each gets so many operations: one takes 3 s to start."""
 FRAMEWORK_BYTES = 3 << 30
 """Room for the frameworks that each of these processes loads, beside its largest case."""
 OperationFile = tuple[Path, "Kind"]

@@ -35,8 +35,8 @@ def nightly(
 ) -> None:
     """Compare, judge the run against the nights before, and write a site. Other arguments are those of compare.
 
-    A row that is slower in two nights in a row than before both is a regression; once is a suspect. With --resume an
-    interrupted night goes on.
+    A row that is slower in two nights in a row than before both is a regression; one that is slower once is a suspect.
+    --resume continues an interrupted night.
 
     Exit status: 3 when a row is a regression or broken, else that of compare.
     """

@@ -91,5 +91,5 @@ def tune(
         say("interrupted; what was found until then is kept")
         raise typer.Exit(130) from None
     found = sum(search.status == "ok" for search in searches)
-    say(f"{found} of {len(searches)} lines tuned; kept in {path}" if found else "nothing was tuned")
+    say(f"{found} of {len(searches)} kernels tuned; kept in {path}" if found else "nothing was tuned")
     raise typer.Exit(1 if any(search.failed for search in searches) else 0)

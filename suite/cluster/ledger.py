@@ -70,7 +70,7 @@ class Ledger:
         self._total = sum(len(self._local.implementations(job)) for job in self._jobs)
 
     def is_complete(self, devices: Collection[str]) -> bool:
-        """True if nothing is left to do for `devices`, those that are left."""
+        """True if nothing is left to do for the remaining `devices`."""
         return len(self._rows) == self._cases and self._spread.is_complete(devices)
 
     @property
@@ -81,9 +81,9 @@ class Ledger:
     def take(self, known: set[Group], device: str) -> Task | None:
         """The next task for a device whose process has run tasks of the groups `known`; None if it has none to do.
 
-        A process keeps to its groups, then to other dtypes of its operations, whose modules and telling cases it knows,
-        then begins an operation that no other has, then helps with the longest. Operations over ranks count as one:
-        the same processes run all of them.
+        A process takes tasks of its own groups first, then those of other dtypes of its operations, whose modules and
+        telling cases it knows, then those of an operation that no other process has begun, then those of the group with
+        the most tasks left. Operations over ranks count as one: the same processes run all of them.
         """
         left = [group for group, tasks in self._waiting.items() if tasks]
         mine = [group for group in left if group in known]
@@ -149,7 +149,7 @@ class Ledger:
             self._observer.store(self._jobs[case].op, changed)
 
     def lose(self, number: int, where: str, how: str) -> None:
-        """Let a task wait again whose process was lost; the third time its rows say so."""
+        """Let a task whose process was lost wait again; after MAX_RUNS losses its missing rows are errors."""
         if number in self._again:
             return self._end_again(number, (), f"its process was lost on {where}: {one_line(how)}")
         if number in self._rows:

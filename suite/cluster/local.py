@@ -57,7 +57,7 @@ def compare(
 
 
 class _After(Observer):
-    """Passes on what follows `before` rows of the same run, and counts these too."""
+    """Passes on the rows of a later part of a run. Its counts include the `before` rows of the earlier part."""
 
     def __init__(self, observer: Observer, before: int) -> None:
         self._observer, self._before = observer, before
@@ -98,7 +98,7 @@ class DeviceProcesses:
     ) -> None:
         interrupted = error is not None and not isinstance(error, Exception)
         for process in self._processes.values():
-            process.kill(0.0)  # they end together: a process of a GPU needs seconds for it
+            process.kill(0.0)  # at once for all: a process on a GPU takes seconds to end
         for process in self._processes.values():
             process.close(SHORT_KILL_S if interrupted else KILL_S)
 

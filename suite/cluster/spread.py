@@ -71,7 +71,7 @@ class Spread:
         return changed
 
     def is_complete(self, devices: Collection[str]) -> bool:
-        """True if none of `devices`, those that are left, times a case again or is to do so."""
+        """True if none of the remaining `devices` times a case again or is to do so."""
         return not self._running and all(each.devices.issuperset(devices) for each in self._open.values())
 
 

@@ -24,8 +24,8 @@ BLANK = UNWRITTEN | {torch.zeros, torch.zeros_like, torch.Tensor.new_zeros}
 class Pattern:
     """The arguments of a call.
 
-    leaves: the items of `structure`, of which those at `tensors` are tensors. unwritten, blank: which of the tensors,
-    counted from 0, were allocated by torch.empty, and by this or torch.zeros, and not written to since.
+    leaves: the items of `structure`; those at `tensors` are tensors. unwritten: the tensors, counted from 0, that come
+    from torch.empty and were not written to since. blank: the same from torch.empty or torch.zeros.
     """
 
     leaves: tuple[Any, ...]
@@ -44,7 +44,7 @@ class Pattern:
         if self.is_plain:
             return list(tensors)
         leaves = list(self.leaves)
-        for position, tensor in zip(self.tensors, tensors, strict=False):  # without any, an empty one stands for them
+        for position, tensor in zip(self.tensors, tensors, strict=False):  # for none, `tensors` has an empty one
             leaves[position] = tensor
         found: list[Any] = tree_unflatten(leaves, self.structure)
         return found

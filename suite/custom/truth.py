@@ -41,7 +41,7 @@ REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
 NOISE_SEED = 2**31 - 1
-"""Seed of the random roundings: with that of the inputs, the errors would follow the numbers."""
+"""Seed of the random roundings. With the seed of the inputs, errors would be correlated with the numbers."""
 
 Tensors = tuple[torch.Tensor, ...]
 

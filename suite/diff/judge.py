@@ -2,7 +2,7 @@
 
 A row is SAME if the whole 95% interval of the ratio lies within the threshold. It is FASTER or SLOWER if a wider
 interval lies beyond the threshold. The wider interval allows for the number of rows and for the differences between
-processes (`process_spread.py`). Noisy rows are judged alike: their intervals are wide, which is all that noise means.
+processes (`process_spread.py`). Noisy rows are judged like others: noise only widens their intervals.
 
 The evidence is `vs_best` if a vendor row was timed together with this one, because drift that both share cancels.
 docs/comparing_runs.md has the derivation, and the rules for rows whose evidence is missing or in doubt.

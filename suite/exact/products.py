@@ -3,8 +3,8 @@ transformations of matrix multiplication", Numer. Algorithms 59, 2012].
 
 Each row of A, divided by the power of two above its largest number, is cut into two slices of so few bits that sums of
 K products of slices fit into 53 bits; the same for each column of B. Products of slices are exact then, in any order.
-What is left is smaller than the slices by 2^-2b, for slices of b bits, so float64 suffices for its products. The error
-is about sqrt(K) 2^-(53 + 2b) times the largest numbers of the row and of the column: 2^-95 for K = 1024.
+The rest is smaller than the slices by 2^-2b, for slices of b bits, so float64 suffices for its products. The error is
+about sqrt(K) 2^-(53 + 2b) times the largest numbers of the row and of the column: 2^-95 for K = 1024.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judges files of exercises in a process of its own, which may crash or hang. What the files print is shown."""
+"""Judges files of exercises in a process of its own, which may crash or hang. Prints of the files are shown."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def emptied(text: str) -> str:
 
 
 def words(text: str, suffix: str) -> str:
-    """The code of a file that runs, without comments; of a `.py` its names alone."""
+    """The code of a file that is executed, without comments; for a `.py` only its names."""
     if suffix != ".py":
         return _without_comments(text, suffix)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)

@@ -79,7 +79,7 @@ def hint_for(reason: str, exercise: Exercise) -> str:
 
 
 def first_message(reason: str) -> str:
-    """The reason. Of a compiler's messages it keeps the first error, without the code that it quotes."""
+    """The reason. A compiler's messages are cut to the first error, without the code that it quotes."""
     found = re.search(r"\S+:\d+:\d+: error: (?:(?! \d+ \| ).)*", reason)
     return f"does not compile: {found[0]}" if found and reason.startswith("BuildError") else reason
 

@@ -46,9 +46,9 @@ def time_file(
 ) -> FileTiming | NotTimed:
     """Time the file of `request` beside the vendor's implementation that it names.
 
-    If that takes longer there, both are timed again in a fresh process for the file, between two measurements of the
-    vendor's implementation in this process by `vendor_us_here`. If it takes longer again, or fails, the file disturbs
-    it.
+    If the vendor's implementation takes longer there, both are timed again in a fresh process for the file, between two
+    measurements of the vendor's implementation in this process by `vendor_us_here`. If it takes longer again, or fails,
+    the file disturbs it.
     """
     name, vendor, vendor_us = request.implementation.name, request.vendor, request.vendor_us
     found = _time(pool, request, vendor, problem, local)

@@ -1,6 +1,6 @@
 """Samples on a CPU inside an external process: a call, and the places of its outputs.
 
-The worker reads the outputs in this process's memory itself: a file that were asked to copy them could compute instead.
+The worker reads the outputs in this process's memory itself: a process that copied them could still compute them then.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class HostRecorder:
 
         The time of a sample without a call is subtracted from the latter.
 
-        It is at least the span less the largest cost of a sample without a call.
+        The result is at least the span less the largest cost of a sample without a call.
         """
         empty = self._empty[name]
         late = max(0.0, median(self._unclaimed[name]) - empty.middle_ns)

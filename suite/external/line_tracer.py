@@ -15,7 +15,7 @@ TRACED_LINES = 20_000
 class LineTracer:
     """A trace function for `sys.settrace`: compares the settings before each line of one file.
 
-    The previous line made a change that is found. `on_line` is called with that line before each comparison.
+    A change that is found was made by the previous line. `on_line` is called with that line before each comparison.
     """
 
     def __init__(

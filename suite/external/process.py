@@ -93,7 +93,7 @@ class ExternalProcess(Child):
         self._stopped: tuple[int, ...] = ()
         """The processes that `stop` has stopped; empty while this one may run."""
         self._run_ns: dict[int, int] = {}
-        """For how long each of them had run when it stood still."""
+        """The processor time of each of them when it was stopped."""
         self._device_type = device.type
         self._synchronize: Callable[[], object] = lambda: None
         if device.type == "cuda":
@@ -245,7 +245,8 @@ class ExternalProcess(Child):
         return bool(found)
 
     def _note_escapes(self) -> bool:
-        """True if orphans go on to start others, faster than they are found: later ones may be anybody's."""
+        """True if orphans start others faster than these are found: it is then unknown which file later orphans come
+        from."""
         found = self._find_orphans()
         ExternalProcess._escaped |= found
         return found

@@ -85,7 +85,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Keep:
-    """Keep the result of the latest sample, which was of `name`. The process cannot know it before: it follows."""
+    """Keep the result of the latest sample, which was of `name`. The command follows the sample, so that the process
+    cannot know it before."""
 
     name: str
 

@@ -183,11 +183,11 @@ class RemoteTarget:
         self._local.synchronize()
 
     def kept_cache(self) -> str:
-        """The external process looks itself, after each call."""
+        """The external process itself looks for such a setting, after each call."""
         return ""
 
     def give_cache_back(self) -> None:
-        """The external process does so itself, before each sample."""
+        """The external process itself gives it back, before each sample."""
 
     def recorder(self) -> Recorder:
         return self._recorder

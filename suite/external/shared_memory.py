@@ -24,7 +24,7 @@ SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 @dataclass(frozen=True)
 class Shared:
-    """Bytes that `block` names to another process; with a block without handle the open file `descriptor` goes."""
+    """Bytes that `block` names to another process. A block without a handle is sent with the open file `descriptor`."""
 
     bytes: torch.Tensor
     block: Block

@@ -24,7 +24,7 @@ from suite.external.settings import settings
 from suite.external.stdout import Stdout
 
 FRAMEWORKS = ("torch", "triton", "jax", "numpy")
-"""Prefixes of modules that may set environment variables: these get no remark, and are not undone."""
+"""Prefixes of modules that may set environment variables: such changes get no remark, and are not undone."""
 ENVIRONMENT_MODULES = ("os", "_collections_abc", "contextlib")
 """Modules on the stack between the code that changes a variable and `os.putenv`."""
 

@@ -16,7 +16,7 @@ DELAY_SIZE, PRODUCT_US = 2048, 25.0
 
 @cache
 def mesh() -> Any:
-    """The mesh of the devices of all ranks. The first call, one of all ranks, joins the processes."""
+    """The mesh of the devices of all ranks. The first call, which all ranks make together, joins the processes."""
     import jax
     import numpy as np
     import torch

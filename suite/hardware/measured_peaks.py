@@ -87,7 +87,7 @@ def document(
         raise ValueError("document: no reading of the memory among the readings")
     arithmetics = dict.fromkeys(r.ceiling for r in readings if r.ceiling != MEMORY)
     rates = {name: found.rate for name in arithmetics if (found := fastest(readings, name)) is not None}
-    # A product in float32 or a narrower type can also be computed in float32, and that one in float64.
+    # A product in float32 or a narrower type can also be computed in float32, and a float32 product in float64.
     wider = {name: ("fp64",) if name in ("fp64", "fp32") else ("fp64", "fp32") for name in rates}
     rates = {name: max(rate, *(rates.get(each, 0.0) for each in wider[name])) for name, rate in rates.items()}
     return {

@@ -1,4 +1,4 @@
-"""A layer with quantized weights: its products, and the operations that make the codes these take."""
+"""A layer with quantized weights: its products, and the operations that make the codes for these products."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs of one card, night after night: what got slower in two runs in a row, and a site of static pages."""
+"""Nightly runs of one card: judges the last one against those before, and writes a site of static pages."""

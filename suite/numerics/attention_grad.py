@@ -28,7 +28,7 @@ LOG_ERROR = 4.0
 
 
 FILLED = 256.0
-"""A number that p, ds and o are scaled to reach, at least, before they are rounded to float8, whose largest is 448."""
+"""Before they are rounded to float8 (at most 448), p, ds and o are scaled so that their limits become this number."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def float8_factors(v: torch.Tensor, do: torch.Tensor, scale_v: float, scale_do: 
 
 @dataclass(frozen=True)
 class Equal:
-    """How many rows are equal, whose errors are equal too and add up: each 1, or (heads, 1, 1) of some key heads."""
+    """How many rows are equal: their errors are equal too and add up. Each field is 1, or (heads, 1, 1) for some
+    heads."""
 
     keys: torch.Tensor
     """Rows of k and v."""
@@ -202,7 +203,8 @@ def lose_float8(
     operands: q, with the scale of the scores, k, v and do.
 
     1. A score loses up to e_ij, so p_ij changes by up to p_ij (e_ij + a row's sum of p e). Scores are computed twice.
-    2. dp and o lose too. The loss of o, times do, is one of delta; so are those of p and of dp, times the other.
+    2. dp and o lose too. The loss of o, times do, is a loss of delta; so are the loss of p times dp, and that of dp
+    times p.
     3. The weights of o are rounded, but not their sum: roundings r change delta by a row's sum of r dp. `pairs` has
        that of r (dp - delta), which may be less.
     """

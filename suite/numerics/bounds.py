@@ -38,7 +38,7 @@ exp 1)."""
 CHAIN = 4096
 """Longest chain of additions in float32 that a sum may have at any length; see `longest_chain`."""
 LEAST_VARIANCE = 2.0**-1022
-"""Variance of a sum in float64 whose own is too small for a float64 number: errors below 2^-511 are not told apart."""
+"""Least variance of a sum in float64: smaller ones are no float64 numbers. Errors below 2^-511 are not told apart."""
 RSQRT_ULPS = 2.0
 """Largest error of a reciprocal square root, in ulps (CUDA C++ Programming Guide: rsqrtf 2, rsqrt 1; 1 / sqrtf less).
 """
@@ -118,8 +118,8 @@ def sum_variance(
 
 
 def largest_sum_error(spread_squared: torch.Tensor, terms: int, chain: int, dtype: str) -> torch.Tensor:
-    """Return the worst case of a sum of `terms` numbers by chains of at most `chain` additions, but for the
-    last rounding: each other one is at most u times the sum of the sizes."""
+    """Return the worst case of a sum of `terms` numbers by chains of at most `chain` additions, without the last
+    rounding: each other rounding is at most u times the sum of the sizes."""
     kind = working(dtype)
     least = LEAST_VARIANCE if kind == DOUBLE else 0.0
     return (spread_squared.clamp(min=least) * terms).sqrt_().mul_(max(chain - 1, 0) * unit_roundoff(kind))

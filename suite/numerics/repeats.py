@@ -1,8 +1,8 @@
 """Counts equal terms of a sum and equal rows of operands, whose rounding errors are not independent.
 
 While partial sums are of one size, adding a term makes an error that depends on the term's last digits alone. Equal
-terms have equal errors then, and terms of opposite sign have opposite ones. Of m terms that are equal, the errors add
-up as one error m times as large. If they follow each other, the partial sums grow as by one step m times as large.
+terms have equal errors then, and terms of opposite sign have opposite ones. The errors of m equal terms add up to one
+error m times as large. If the terms follow each other, the partial sums grow as if by one step m times as large.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class AllReduce(RankedOperation):
     def truth_of_rank(self, shards: Sequence[Shard], rank: int, case: Case) -> Iterator[Truth]:
         """Yield pieces of the sum. Its terms may be added in any order, and partial sums rounded to the case's dtype.
 
-        Each of `ranks` - 1 additions but the last leaves a rounding of at most the sum of sizes.
+        Each of `ranks` - 1 additions but the last leaves a rounding of at most u times the sum of sizes.
         """
         inner = max(0, len(shards) - 2) * unit_roundoff(case.dtype)
         for index in blocks(case.shape):

@@ -35,8 +35,9 @@ class OverRanks:
         self.total += of_rank
 
     def limit(self, terms: int, count: int, case: Case, *, products: bool) -> torch.Tensor:
-        """Return the bound of one sum of all terms, with partial sums up to `sizes`, and of 2 (ranks - 1) roundings: of
-        the ranks' sums and of their partial sums. The bound of one sum has the last rounding.
+        """Return the bound of one sum of all terms, with partial sums up to `sizes`, plus that of 2 (ranks - 1)
+        roundings: those of the ranks' sums and of their partial sums, without the last one, which is in the former
+        bound.
         """
         bound = replace(self.total, value=self.sizes).limit(terms, count, case, products=products)
         u = unit_roundoff(case.dtype)

@@ -121,7 +121,7 @@ def exact_products(shapes: tuple[Shape, ...], case: Case, source: torch.Generato
 
 
 def growing_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Positive numbers times positive weights: sums that are rounded on the way to 16 bits drift."""
+    """Positive numbers times positive weights: partial sums that are rounded to 16 bits drift."""
     x, weight = quarters(shapes[0], case, source), codes_between(9, 15, shapes[1], source)
     return (x, weight, powers_of_two(shapes[2], case, source), *drawn_zeros(shapes, case, source))
 

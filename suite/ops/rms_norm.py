@@ -21,9 +21,9 @@ from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 EPS = 1e-6
+"""The value that models with this normalization use."""
 OTHER_EPS = 0.0625
 """The argument of the family that passes another one."""
-"""Value that the models with this normalization use."""
 FACTORS = 1.0 + RSQRT_ULPS * 2.0 + 2.0
 """Largest error of one sign of all factors, in units of u: division and eps by half, the root, two products."""
 

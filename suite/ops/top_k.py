@@ -22,7 +22,7 @@ from suite.problem.truth import Truth
 ODD = (5, 264, 12)
 """Shape of most families: no multiple of a tile."""
 SORTED = 4
-"""Share of a block of float64 numbers that is sorted at a time."""
+"""One in so many numbers of a block is sorted at a time."""
 
 
 def largest(x: torch.Tensor, k: int) -> torch.Tensor:

@@ -29,7 +29,7 @@ NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 def is_cheap(device_type: str) -> bool:
-    """True if addresses take no memory. A process that has not begun to use the GPU expects so of it.
+    """True if addresses take no memory. A process that has not used the GPU yet assumes it.
 
     On a CPU the system may count them as memory (`vm.overcommit_memory`); a driver may not map a block twice.
     """
@@ -79,15 +79,16 @@ def slices(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def block_bytes(size: int, inner: int, element_bytes: int) -> int:
-    """Return after how many bytes the addresses of a view repeat on a GPU. size, inner: number and length of slices.
+    """Return the period in bytes of a view's addresses on a GPU. size, inner: number and length of slices.
 
-    The step of a view is a multiple of this plus the place of a slice, so that slices follow each other in the block.
+    The step of a view is a multiple of this period plus the distance of two slices in the block, so that slices follow
+    each other there.
     """
     return ring.block_bytes(size * _apart(inner) * element_bytes)
 
 
 def _apart(inner: int) -> int:
-    """Return how many elements after each other slices of `inner` elements begin in the block."""
+    """Return the distance in elements at which slices of `inner` elements begin in the block."""
     return ALIGNMENT * math.ceil(inner / ALIGNMENT) + BESIDE
 
 

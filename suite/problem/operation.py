@@ -65,7 +65,7 @@ class Operation(ABC):
     weights: ClassVar[tuple[int, ...]] = ()
     """Positions of the operands that are weights of a model, for the inputs `activations` and `weights`."""
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
-    """Sizes in telling cases of dimensions for which SIZES do not do, by name, an ordinary one second."""
+    """Sizes in telling cases, by dimension, where SIZES do not suit it. The second one is an ordinary size."""
     large: ClassVar[tuple[TellingCase, ...]] = ()
     """Cases with one large dimension, for mistakes that begin there. A user's native kernels must pass them too."""
     sweep: ClassVar[tuple[Shape, ...]]

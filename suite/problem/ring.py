@@ -22,7 +22,7 @@ from suite.hardware.device_memory import DeviceMemory, driver
 GRANULE = 2**21
 """The size of blocks is a multiple of this."""
 LEAST_BYTES = 33 * GRANULE
-"""Size of the smallest block. An odd number of granules: bytes whose addresses differ by a power of two are others."""
+"""Size of the smallest block: an odd number of granules, so addresses a power of two apart are different bytes."""
 PATTERN = 0xFF
 PINNED, ON_DEVICE, READ_AND_WRITE, FILE_DESCRIPTOR = 1, 1, 3, 1
 """Values of enumerations in cuda.h."""

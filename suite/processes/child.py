@@ -37,7 +37,7 @@ DUMP_S = 0.3
 KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
 OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
-"""Signals that another process sends, or the operating system when memory is exhausted; no fault of a kernel does."""
+"""Signals from another process, or from the system when memory is exhausted; no fault of a kernel causes them."""
 PAUSE_S = 0.05
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32

@@ -15,7 +15,8 @@ from suite.checking.repeats import Duration
 
 @cache
 def host_group() -> Any:
-    """The group of all ranks on the host: what it exchanges uses no GPU. The first call is one of all ranks."""
+    """The group of all ranks over the host's network: its exchanges use no GPU. All ranks make the first call
+    together."""
     return dist.new_group(backend="gloo")
 
 

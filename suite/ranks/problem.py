@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class RankProblem(Problem):
-    """Two draws of a rank's inputs. Each rank draws those of the others too, for the truth: a seed tells them."""
+    """Two draws of a rank's inputs. Each rank also draws the inputs of the others, from the same seed, for the
+    truth."""
 
     def __init__(self, case: Case, seed: int, device: torch.device, rank: int) -> None:
         self.rank, self.seed = rank, seed

@@ -237,7 +237,7 @@ class Rounds:
             call.rebind(self.problem.buffers)
 
     def _add(self, samples: Sequence[Sample]) -> None:
-        """Add samples to the records: of each the longest time over the ranks."""
+        """Add samples to the records: the longest time of each over the ranks."""
         gates = {call.name: self._gates[call.adapter.name][1] for call in self.calls}
         mine = [(each.name, busy_us(each, gates[each.name])) for each in samples]
         for name, *times in zip((name for name, _ in mine), *group.gathered([us for _, us in mine]), strict=True):

@@ -34,12 +34,12 @@ LIBRARY = "other library"
 HEAD = """\
 # JAX against torch, by operation
 
-The time of the best row of each way to write a kernel: XLA's compilation of the operation in JAX, kernels in Pallas,
-torch eager, `torch.compile`, and this suite's kernels in Triton and CUDA. In brackets is the variant, if it is not the
-plain one. The fastest is bold. `~` is too noisy to rank. `{none}`: there is no such row.
+The tables have the best time of each way to write a kernel: XLA's compilation of the operation in JAX, kernels in
+Pallas, torch eager, `torch.compile`, and this suite's kernels in Triton and CUDA. In brackets is the variant, if it is
+not the plain one. The fastest is bold. `~` is too noisy to rank. `{none}`: there is no such row.
 
 A large call is the operation's case with the most work, a small one that with the least, among the cases that most
-ways have. An operation of one such case has it in all tables.
+ways have. If an operation has only one such case, it is in all tables.
 """
 SEVERAL = "An operation is shown from the first of these runs that has times of it."
 

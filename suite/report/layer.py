@@ -130,7 +130,7 @@ def layers(runs: Sequence[Run]) -> Iterator[Layer]:
 
 
 def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[Layer]:
-    """A layer for each arithmetic of the shapes without a dtype of their own. The others are parts of each."""
+    """A layer for each arithmetic of the shapes without a dtype of their own. Other shapes are parts of each layer."""
     timed: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.timed:

@@ -32,7 +32,7 @@ def report(
 ) -> list[Path]:
     """Load runs, write the report, and show its page in a browser if `open_it`. Returns the files as `write` does.
 
-    prices: of an hour of a device, one for all runs or one each; without any, nothing is said of costs.
+    prices: of an hour of a device, one for all runs or one each; without prices the report has no costs.
 
     `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
@@ -89,7 +89,7 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
 def write_framework_page(given: Sequence[Path], to: Path) -> Path:
     """Write the page of runs that compares frameworks to the file `to`, or to `frameworks.md` in that folder.
 
-    Raises `UsageError` for a path without results, and for a file in the way that no such page is.
+    Raises `UsageError` for a path without results, and for an existing file that is no such page.
     """
     path = page_path(to)
     check_writable(path.parent)

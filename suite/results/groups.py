@@ -10,7 +10,7 @@ from suite.results.noise import reference_of
 from suite.results.row import Mode, Row, Status
 
 NO_INTERVAL = 2.0
-"""Factor by which a median without a 95% interval, of three to five samples, is assumed to be wrong at most."""
+"""Largest factor by which a median of three to five samples, too few for an interval, is assumed to be wrong."""
 
 
 def cases(rows: Iterable[Row]) -> list[list[Row]]:

@@ -26,8 +26,8 @@ def rates(
     of a product if it differs from the case's dtype: `6 x bfloat16` is limited by a sixth of the bfloat16 rate.
 
     `suspect` is true for a time that is shorter than the datasheet's peak allows by more than its interval: then the
-    timer is wrong. A measured peak that a row passes (`passes_ceiling`) is too low, and no limit of that row. With a
-    warm cache, memory is no limit.
+    timer is wrong. A measured peak that a row passes (`passes_ceiling`) is too low, and is not used as that row's
+    limit. With a warm cache, memory is no limit.
     """
     columns: dict[str, Any] = {**_program_times(row), **_energy(row, operation, case)}
     if row.device_us:

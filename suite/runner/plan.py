@@ -292,8 +292,8 @@ def _telling_cases(op: Operation, selection: Selection, device: Device) -> list[
 def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The sizes asked for, or the operation's sweep over sizes, one dtype and arithmetic after the other.
 
-    The defaults are the first dtype and its first arithmetic. Of its sweep, a CPU runs the sizes that take about a
-    second.
+    The defaults are the first dtype and its first arithmetic. A CPU runs only the sizes of the sweep that take up to
+    about a second.
     """
     asked = {
         option.name: values

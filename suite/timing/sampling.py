@@ -120,7 +120,7 @@ class Measurement:
     ) -> dict[str, Timing]:
         """Warm up, measure host times, then record the rounds. See the function `measure`.
 
-        Where the host is the device, calls have the threads of `hardware.native_threads_set`, on every way to a time.
+        Where the host is the device, calls have the threads of `hardware.native_threads_set` in every measurement.
         """
         with ExitStack() as settings:
             threads = settings.enter_context(hardware.native_threads_set()) if self.target.on_host else None

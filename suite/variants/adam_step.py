@@ -27,9 +27,10 @@ def same(x: torch.Tensor) -> torch.Tensor:
 class Step:
     """A step in float64, with the change that a mistake makes.
 
-    steps1, steps2: numbers of the step in the corrections of m and v. square: of the gradient. root: of v. moments:
-    changes both moments as they are stored. stale: the parameters move by the moments before the step. eps_first: eps
-    is added before v is corrected. decay: changes the parameter and its gradient, which it is given.
+    steps1, steps2: numbers of the step in the corrections of m and v. square: is applied to the gradient for v. root:
+    is applied to v. moments: changes both moments as they are stored. stale_m, stale_v: the parameters move by the
+    moment before the step. eps_first: eps is added before v is corrected; eps_inside: under the root. decay: returns
+    the parameter and the gradient, from both.
     """
 
     param: torch.Tensor

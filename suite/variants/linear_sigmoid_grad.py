@@ -20,7 +20,7 @@ MAX_PRODUCTS = 2**24
 MAX_STEPS = 1024
 """Largest number of additions of a simulated sum."""
 SIGMOID_ERROR = 8.0
-"""Error of dy multiply the sigmoid's factors, in float32 unit roundoffs: an exponential, a quotient, products."""
+"""Error of dz from the sigmoid's factors, in float32 unit roundoffs of dy: an exponential, a quotient, products."""
 
 
 @dataclass(frozen=True)

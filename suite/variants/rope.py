@@ -100,7 +100,7 @@ def _repeated(angles: torch.Tensor) -> torch.Tensor:
 
 
 def _order(right: list[Rotation]) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield results that a kernel gets which overwrites a number before it reads it again, or forgets one of two."""
+    """Yield the results of a kernel that overwrites a number before its last read, or forgets one number of a pair."""
     early, first_only = [], []
     for each in right:
         (a, b), c, s = parts(each.x, each.layout), each.cos[:, None], each.sin[:, None]

@@ -43,7 +43,7 @@ def attention(
     On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first. The fused kernels read
     16 bytes at a time without a check, and a misaligned address ends the process's CUDA context.
 
-    With `window` it sees only that many keys, up to its own: the mask is explicit, and all scores are computed.
+    With `window` a query sees only that many keys, up to its own: the mask is explicit, and all scores are computed.
 
     float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. PyTorch has no float8 kernel:
     the inputs are widened to bfloat16.

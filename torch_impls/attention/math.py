@@ -36,7 +36,7 @@ def attention(
     With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
     query that sees none gives zeros.
 
-    With `window` it sees only that many keys, up to its own: the mask is explicit, and all scores are computed.
+    With `window` a query sees only that many keys, up to its own: the mask is explicit, and all scores are computed.
 
     float8_e4m3fn: q, k and v are widened to float32 and each multiplied by a scale, and the output is bfloat16.
 

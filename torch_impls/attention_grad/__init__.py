@@ -50,9 +50,9 @@ def attention_grad(
     kernel for CPUs adds in the dtype of the inputs.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs;
-    with `window` the mask is always explicit, and it sees only that many keys up to its own. A query that sees none has
-    gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
-    copied first, because the fused kernels do not check this.
+    with `window` the mask is always explicit, and a query sees only that many keys up to its own. A query that sees
+    none has gradient 0. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first,
+    because the fused kernels do not check this.
 
     float8_e4m3fn: q, k, v and do are each multiplied by a scale, and the gradients of the scaled operands are bfloat16.
     PyTorch has no float8 kernel: the operands are widened to bfloat16, in which scaled q and k are rounded.

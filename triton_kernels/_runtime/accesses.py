@@ -63,7 +63,7 @@ def load_at_once(load: Version) -> Version:
 
 
 def store_at_once(store: Version) -> Version:
-    """A faster version of the interpreter's `create_masked_store`. Of values for the same place the last one stays."""
+    """A faster version of the interpreter's `create_masked_store`. The last of several values for one place stays."""
 
     def create_masked_store(
         self: Any, ptrs: Any, value: Any, mask: Any, cache_modifier: Any, eviction_policy: Any

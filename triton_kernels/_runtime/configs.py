@@ -66,8 +66,8 @@ def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Confi
 
 
 def columns_that_suit(configs: list[triton.Config], K: int) -> list[triton.Config]:
-    """Keeps configurations whose tiles cover K columns with at most 1.5 times the fewest columns. Of these, drops tiles
-    with less than half the columns of the widest."""
+    """Keeps configurations whose tiles cover K columns with at most 1.5 times the fewest columns. Then drops tiles with
+    less than half the columns of the widest one left."""
     columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
     fewest = min(columns.values())
     suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]

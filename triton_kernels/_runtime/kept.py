@@ -34,7 +34,7 @@ LIMIT = 512
 ALIGNMENT = 16
 """In bytes. Compilers and launchers distinguish addresses only by whether they are multiples of this."""
 MATCHERS = 4
-"""Largest number of matchers per plan. A matcher is valid in the torch modes, such as no_grad, of its creation."""
+"""Largest number of matchers per plan. A matcher is valid only in the torch modes, such as no_grad, of its creation."""
 PLAIN = (Tensor, torch.nn.Parameter)
 ALLOCATORS = frozenset(
     getattr(torch.ops.aten, name) for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")

@@ -57,7 +57,8 @@ def one_shot_kernel(
 def all_reduce(x: Float[Tensor, "N"], *, group: dist.ProcessGroup) -> Float[Tensor, "N"]:
     """The sum of x over the ranks of `group`, on every rank.
 
-    Each rank reads (ranks - 1) N elements of the others: for few ranks or short vectors. two_shot.py reads less.
+    Each rank reads (ranks - 1) N elements of the others, which suits few ranks or short vectors. two_shot.py reads
+    less.
 
     Shapes: x (N,), any stride. The output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in the order of the ranks, and rounded once.

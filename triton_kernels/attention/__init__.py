@@ -77,8 +77,8 @@ def attention(
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: query i sees keys up to i + S_k - S_q; with `window` only that many of them. A query that sees no key gives
-    zeros, one whose keys all score minus infinity NaN. NaN and infinities of hidden keys and values do not reach the
-    result: a tile with a NaN is computed again, far more slowly.
+    zeros, one whose keys all score minus infinity gives NaN. NaN and infinities of hidden keys and values do not reach
+    the result: a tile with a NaN is computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
     Tail: loads beyond the last row give 0, and scores beyond the last key are minus infinity.

@@ -75,8 +75,8 @@ def attention(
     D = 128 or 256 and enough full tiles, `specialized`; `packed` for all others.
     Causal, dtypes, scales: those of the kernel that is chosen. float8 needs three scales and gives bfloat16.
     Errors: ValueError for other shapes, dtypes, scales or devices; NotImplementedError for other D, a negative
-    sm_scale, or strides of k and v along S_k or D of 2**22 or more; RuntimeError for a call in a CUDA graph capture
-    that must compile, or, with `gluon`, is causal with new sizes.
+    sm_scale, or strides of k and v along S_k or D of 2**22 or more; RuntimeError in a CUDA graph capture for a call
+    that must compile, and with `gluon` for a causal call with new sizes.
     """
     scales = scale_q, scale_k, scale_v
     check_attention(q, k, v, scales)

@@ -347,7 +347,7 @@ def attention(
     second product).
     Tail: TMA reads zeros beyond the last key, whose scores are masked, and does not write beyond the last query.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
-    sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
+    sm_scale, other GPUs; RuntimeError in a CUDA graph capture for a call that must compile or is causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024): overlap of softmax and products within a warpgroup and between two.
     """
     check_attention(q, k, v)

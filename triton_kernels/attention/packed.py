@@ -141,9 +141,9 @@ def attention(
     probabilities rounded once for the second product).
     Loads: TMA reads keys and values of 16 bits where it can (it needs contiguous rows, each at a multiple of 16 bytes).
     Queries are then in registers if D is 64.
-    Window: query i sees only that many keys, up to its own; blocks before the first window are skipped, and blocks in
-    which some windows begin mask.
-    Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
+    Window: query i sees only that many keys, up to its own. Blocks before the first window are skipped, and blocks in
+    which some windows begin are masked.
+    Tail: only the blocks on the diagonal and the last block are masked; blocks without visible keys are skipped.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.

@@ -119,7 +119,10 @@ def store_tile(
     c_ptr, acc, right, scale_a_ptr, scale_b_ptr, offs_m, offs_n, M, N, stride_cm, stride_cn,
     MASKED: tl.constexpr, ALIGN_C: tl.constexpr, C_ROWS: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
-    """Stores the sums, scaled. C_ROWS: C is row-major; ALIGN_C: its rows, or columns, are multiples of ALIGN_C."""
+    """Stores the sums, scaled.
+
+    C_ROWS: C is row-major, otherwise column-major. Its rows (columns) start and end at multiples of ALIGN_C elements.
+    """
     WIDTH: tl.constexpr = offs_n.shape[0]
     if ALIGN_C > 1:
         if C_ROWS:

@@ -134,7 +134,7 @@ def sentences() -> Iterator[tuple[str, list[str]]]:
     )
     cudnn = [attention("attention", "torch/cudnn", causal) for causal in (False, True)]
     yield r"\(cuDNN through torch\) takes ([\d,.]+) and ([\d,.]+) us there", [us(row) for row in cudnn]
-    yield r"([\d.]+) of the vendor's float32 speed at 4096", [ratio(matmul("triton/split", "float32"))]
+    yield r"([\d.]+) times as fast as the vendor in float32 at 4096", [ratio(matmul("triton/split", "float32"))]
     yield r"cuDNN takes ([\d.]+) us per step", [step("torch")]
 
 

@@ -14,5 +14,5 @@ def filled(text: str) -> str:
     """Return the page with the numbers of the proof."""
     pattern = r"(\d+) kernels and lines; (\d+) of (\d+) counters within 5%"
     lines, close, counters = said(H100 / "proof" / "counters.md", pattern)
-    sentence = r"gives the same within 5% for (\d+) of (\d+) counters of (\d+) kernels and lines"
+    sentence = r"gives the same within 5% for (\d+) of (\d+) counters of (\d+) kernels and implementations"
     return with_sentences(text, [(sentence, [close, counters, lines])])

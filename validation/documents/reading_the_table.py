@@ -1,4 +1,4 @@
-"""docs/reading_the_table.md: what it says of the committed table in its picture."""
+"""docs/reading_the_table.md: the numbers in its sentences about the committed table in its picture."""
 
 from __future__ import annotations
 

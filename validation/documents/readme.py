@@ -110,9 +110,9 @@ def table() -> str:
         "above 1 is faster than the vendor. `of limit` is the share of the datasheet's limit.\n"
         "All tables: [results/nvidia-h200](results/nvidia-h200).\n\n"
         f"{pipe_table(HEADS, newer, right=NUMERIC)}\n\n"
-        "The same on an NVIDIA H100 80GB HBM3, for newer operations:\n"
-        "[results/nvidia-h100-80gb-hbm3/operations](results/nvidia-h100-80gb-hbm3/operations), each with its command.\n"
-        "Tables of twelve operations of the first list on that GPU, some of their cases, are in\n"
+        "This second table has newer operations on an NVIDIA H100 80GB HBM3. Their tables and commands are in\n"
+        "[results/nvidia-h100-80gb-hbm3/operations](results/nvidia-h100-80gb-hbm3/operations).\n"
+        "Twelve operations of the first table were also measured on that GPU, in some of their cases:\n"
         "[results/nvidia-h100-80gb-hbm3](results/nvidia-h100-80gb-hbm3).\n"
         "Five operations over two and four of these GPUs: [several GPUs](docs/several_gpus.md#results).\n"
     )

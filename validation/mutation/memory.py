@@ -42,13 +42,13 @@ def broadcast_ignored(operand: torch.Tensor) -> torch.Tensor:
 
 
 def transposed_as_contiguous(operand: torch.Tensor) -> torch.Tensor:
-    """Right unless the operand is dense with its last two axes swapped."""
+    """An operand that is dense with its last two axes swapped is read as contiguous."""
     swapped = operand.ndim > 1 and operand.mT.is_contiguous() and min(operand.shape[-2:]) > 1
     return as_contiguous(operand) if swapped else operand
 
 
 def contiguous_as_transposed(operand: torch.Tensor) -> torch.Tensor:
-    """Right unless the operand is dense."""
+    """A dense operand is read as if its last two axes were swapped in memory."""
     if operand.ndim < 2 or not operand.is_contiguous() or min(operand.shape[-2:]) < 2:
         return operand
     return operand.reshape(*operand.shape[:-2], *operand.shape[:-3:-1]).mT

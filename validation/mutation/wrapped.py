@@ -1,4 +1,4 @@
-"""Mutants that change the operands, the arguments or the result of a right kernel: mistakes that any may have.
+"""Mutants that change the operands, arguments or result of a right kernel: mistakes that any kernel may have.
 
 They follow from the declarations of an operation: its dimensions, operands, results and arguments.
 """

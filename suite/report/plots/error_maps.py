@@ -25,7 +25,7 @@ SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
 TITLE = 48
 """Number of characters in a line beside the map."""
 WRONG = 201 / 255, 78 / 255, 0.0
-"""The colour of wrong tiles: red, green and blue. No colour of the page, which would be another on a dark page."""
+"""The colour of wrong tiles, as red, green and blue. Unlike the page's own colours it is the same on a dark page."""
 MIN_OPACITY = 0.25
 """Smallest opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
 

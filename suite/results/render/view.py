@@ -69,7 +69,7 @@ class View:
     def ordered(self, rows: Sequence[Row]) -> list[Row]:
         """`rows` in the chosen order, the best first; the rows that failed before all others.
 
-        Noisy rows come last but for the rows without a value.
+        Noisy rows come after all others except the rows without a value.
         """
         return wrong_first(sorted(rows, key=self._place) if self.sort else rows)
 

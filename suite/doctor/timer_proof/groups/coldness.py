@@ -16,7 +16,8 @@ IN_TURN, AGAIN = "torch: read, in turn", "torch: read, again"
 
 
 def _pieces(arena: Arena, l2_bytes: int) -> Any:
-    """16 vectors of half the cache's size. In turn, each is read again after seven times the cache's size of others."""
+    """16 vectors of half the cache's size. Read in turn, one is read again after others of seven times the cache's
+    size."""
     words = min(l2_bytes // 8, arena.elements // 16)
     return arena.x[: 16 * words].view(16, words)
 

@@ -1,8 +1,8 @@
 // The functions of cuda_ref/hopper/hopper.cuh on a CPU, for the host build: a kernel for Hopper then runs without one.
 //
 // Shared memory is that of the host build; its addresses are offsets from the beginning. Threads take turns, so that a
-// thread that waits must yield by __nanosleep. What is asynchronous on a GPU is done as late as the waits allow, so
-// that a missing wait gives wrong results.
+// thread that waits must yield by __nanosleep. Asynchronous work of a GPU is done as late as the waits allow, so that a
+// missing wait gives wrong results.
 #pragma once
 
 #include <cstdio>
