@@ -3,13 +3,13 @@
     python -m validation.fleet --out runs/fleet
     python -m validation.fleet --out runs/fleet --cases 32 --seed 3 --seconds 300
 
-A first run, which is not counted and takes no times, builds and compiles all kernels: otherwise the second run would
-compile what the third run uses. Then the cases are checked and timed on all GPUs, then on one. The cases are default
-cases of different operations in one dtype; cases whose truth takes long are not drawn. `from the first row to the last
-case` leaves out the start of the processes and the report at the end, which are not shorter with more GPUs, and are a
-small part of a run of all cases. Passes if this time on all GPUs, divided by that on one, is at most --share, and if
-the rows of the two runs agree by the rule of `a_a_rates.py`, with no row in one run alone. Without GPUs, `-- --no-time`
-tries the commands with processes on the CPU.
+A first run, which is not counted, builds and compiles all kernels and times the configurations of autotuned ones:
+otherwise the second run would do so for the third too. Then the cases are checked and timed on all GPUs, then on one.
+The cases are default cases of different operations in one dtype; cases whose truth takes long are not drawn. `from the
+first row to the last case` leaves out the start of the processes and the report at the end, which are not shorter with
+more GPUs, and are a small part of a run of all cases. Passes if this time on all GPUs, divided by that on one, is at
+most --share, and if the rows of the two runs agree by the rule of `a_a_rates.py`, with no row in one run alone. Without
+GPUs, `-- --no-time` tries the commands with processes on the CPU.
 
 Exit status: 0 if it passes, 1 if not or if the time was over, 2 if the runs cannot be compared.
 """
@@ -90,7 +90,7 @@ def commands(cases: Sequence[Case], shapes: Path, out: Path, extra: Sequence[str
     names = ",".join(dict.fromkeys(case.operation for case in cases))
     common = [sys.executable, "-m", "suite", "compare", "--op", names, "--shapes-from", str(shapes), "--dtype", DTYPE]
     common += ["--inputs", "none", "--sustained", "none", *extra]
-    runs = {FIRST: ["--gpus", "all", "--no-time"], "all": ["--gpus", "all"], "one": ["--gpus", "1"]}
+    runs = {FIRST: ["--gpus", "all"], "all": ["--gpus", "all"], "one": ["--gpus", "1"]}
     return {name: [*common, *options, "--out", str(out / name)] for name, options in runs.items()}
 
 
