@@ -1,19 +1,21 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 8 rows or columns
+// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 8 rows or columns, or 32 at any address
 //
 // requires: sm_90
 //
-// This is stream.cu for tf32: the time is that of reading the larger operand, the "stream". The other operand, `few`,
-// has few rows (or columns). A warp multiplies STRIP elements of the stream by all rows of `few`, TERMS of k at a time.
-// Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of mma.sync; words
-// if rows are no multiples of 16 bytes. The assignment of elements and terms to positions of a fragment is free as long as both operands use the same one. The
-// warps of a block, and the blocks of a cluster, divide k. Their sums are added in shared memory, in a fixed order.
+// This is stream.cu for tf32: the time is that of reading the larger operand, the "stream". The other operand,
+// `few`, has few rows (or columns). A warp multiplies STRIP elements of the stream by all rows of `few`, TERMS of k
+// at a time. Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of
+// mma.sync; words if rows are no multiples of 16 bytes. The assignment of elements and terms to positions of a
+// fragment is free as long as both operands use the same one. The warps of a block, and the blocks of a cluster,
+// divide k. Their sums are added in shared memory, in a fixed order.
 //
 // Precision: factors are rounded to tf32, products are exact, sums float32.
 //
 // Source: PTX ISA, "Warp Level Matrix Instructions".
 #include "common/launch.cuh"
 
-constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1, FEW = 8;
+constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1;
+constexpr int FEW = 8;  // rows of `few` in a tile
 
 struct Stream {
     const float* data;
@@ -152,41 +154,47 @@ __device__ __forceinline__ void load_few(uint32_t (&y)[8], const Few& few, int r
     }
 }
 
-// A block multiplies a strip; its warps and `blocks` blocks of a cluster divide k. Element (r, s) of the product is
-// out[r * out_r + s * out_s]; one of these is 1.
-template <bool ALONG_K, bool QUADS>
-__global__ void __launch_bounds__(THREADS, 3)
+// A block multiplies a strip by TILES tiles of `few`; its warps and `blocks` blocks of a cluster divide k. Element
+// (r, s) of the product is out[r * out_r + s * out_s]; one of these is 1.
+template <bool ALONG_K, bool QUADS, int TILES>
+__global__ void __launch_bounds__(THREADS, TILES == 1 ? 3 : 2)
     matmul_few32(const Stream x, const Few few, float* __restrict__ out, int64_t out_r, int64_t out_s, int blocks) {
     using O = Order<ALONG_K, QUADS>;
-    __shared__ float shared[WARPS * FEW * PITCH];
+    constexpr int ROWS = FEW * TILES;
+    __shared__ float shared[WARPS * ROWS * PITCH];
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks, s = index * STRIP;
     const int steps = ceil_div(x.K, TERMS);
     const int begin = int(int64_t(steps) * rank / blocks), end = int(int64_t(steps) * (rank + 1) / blocks);
-    float sums[2][4] = {};
+    float sums[TILES][2][4] = {};
 #pragma unroll 1
     for (int step = begin + warp; step < end; step += WARPS) {
-        uint32_t words[32], y[8];
+        uint32_t words[32], y[TILES][8];
         O::load(words, x, s, step * TERMS, g, q);
-        load_few<O>(y, few, g, step * TERMS, q, x.K);
+#pragma unroll
+        for (int t = 0; t < TILES; ++t) load_few<O>(y[t], few, FEW * t + g, step * TERMS, q, x.K);
 #pragma unroll
         for (int i = 0; i < 32; ++i) words[i] = tf32(words[i]);
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {
-            const uint32_t b0 = tf32(y[j]), b1 = tf32(y[j + 1]);
 #pragma unroll
-            for (int tile = 0; tile < 2; ++tile) {
-                const uint32_t a[4] = {words[O::word(tile, 0, j)], words[O::word(tile, 1, j)],
-                                       words[O::word(tile, 0, j + 1)], words[O::word(tile, 1, j + 1)]};
-                mma(sums[tile], a, b0, b1);
+            for (int half = 0; half < 2; ++half) {
+                const uint32_t a[4] = {words[O::word(half, 0, j)], words[O::word(half, 1, j)],
+                                       words[O::word(half, 0, j + 1)], words[O::word(half, 1, j + 1)]};
+#pragma unroll
+                for (int t = 0; t < TILES; ++t) mma(sums[t][half], a, tf32(y[t][j]), tf32(y[t][j + 1]));
             }
         }
     }
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int t = 0; t < TILES; ++t) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-            shared[(warp * FEW + 2 * q + c % 2) * PITCH + O::element(tile, c / 2, g)] = sums[tile][c];
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const int row = warp * ROWS + FEW * t + 2 * q + c % 2;
+                shared[row * PITCH + O::element(half, c / 2, g)] = sums[t][half][c];
+            }
         }
     }
     __syncthreads();
@@ -202,7 +210,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     const auto add_warps = [](const float* at) {
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < WARPS; ++i) sum += at[i * FEW * PITCH];
+        for (int i = 0; i < WARPS; ++i) sum += at[i * ROWS * PITCH];
         return sum;
     };
     int r, column;
@@ -234,8 +242,9 @@ __global__ void __launch_bounds__(THREADS, 3)
     cluster_sync();  // a block must not exit while others read its sums
 }
 
-// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride. by_quads: its rows are
-// multiples of 16 bytes. Element (r, k) of `few` is at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
+// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride. by_quads: its rows
+// are multiples of 16 bytes, and few_size is at most 8, else at most 32. Element (r, k) of `few` is at
+// few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
 extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
                             int64_t along_k, int64_t by_quads, int64_t x_stride, int64_t few_r, int64_t few_k,
                             int64_t out_r, int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {
@@ -245,13 +254,19 @@ extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t s
     const bool quads = in_quads && few_k == 1 && few_r % 4 == 0 && K % 4 == 0 && is_aligned(few, 16);
     const Few others{static_cast<const float*>(few), int(few_size), few_r, few_k, quads};
     const dim3 grid(unsigned(ceil_div<int64_t>(size, STRIP) * blocks));
-    const auto run = [&](auto is_along_k, auto is_by_quads) {
-        return launch_clusters(int(blocks), matmul_few32<decltype(is_along_k)::value, decltype(is_by_quads)::value>,
-                               grid, THREADS, 0, stream, record, streamed, others, static_cast<float*>(out), out_r,
-                               out_s, int(blocks));
+    const auto run = [&](auto is_along_k, auto is_by_quads, auto tiles) {
+        const auto kernel = matmul_few32<decltype(is_along_k)::value, decltype(is_by_quads)::value,
+                                         decltype(tiles)::value>;
+        return launch_clusters(int(blocks), kernel, grid, THREADS, 0, stream, record, streamed, others,
+                               static_cast<float*>(out), out_r, out_s, int(blocks));
     };
     const std::true_type yes;
     const std::false_type no;
-    if (by_quads) return along_k ? run(yes, yes) : run(no, yes);
-    return along_k ? run(yes, no) : run(no, no);
+    const std::integral_constant<int, 1> one;
+    const std::integral_constant<int, 2> two;
+    const std::integral_constant<int, 4> four;
+    if (by_quads) return along_k ? run(yes, yes, one) : run(no, yes, one);
+    const auto by_words = [&](auto tiles) { return along_k ? run(yes, no, tiles) : run(no, no, tiles); };
+    if (few_size <= FEW) return by_words(one);
+    return few_size <= 2 * FEW ? by_words(two) : by_words(four);
 }

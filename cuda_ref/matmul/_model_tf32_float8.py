@@ -17,8 +17,8 @@ from cuda_ref.matmul._rates import Rates, rates_of, scaled
 from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan, Tile, blocks_of, cdiv
 from cuda_ref.matmul._tiles import Problem as Problem16Bits
 
-FEW = 8
-"""Largest number of rows or columns of "few32"."""
+FEW, FEW_BY_WORDS = 8, 32
+"""Largest number of rows or columns of "few32", by 16 bytes and word by word: other plans copy the larger operand."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
 """Elements of the larger operand, and terms, per step of a warp; warps of a block, and blocks, that divide k."""
 SKINNY_TERMS = 128
@@ -190,11 +190,12 @@ def problem_of(a: Tensor, b: Tensor, precision: str) -> Problem:
     tf32 = a.dtype == torch.float32
     found, across = operand_layouts(a, b)
     stream = b.t() if M <= N else a
-    few = tf32 and min(M, N) <= FEW and find_row_layout(stream, 1) is not None
+    words = tf32 and quad_layout(stream) is None
+    few = tf32 and min(M, N) <= (FEW_BY_WORDS if words else FEW) and find_row_layout(stream, 1) is not None
     copied = (found[0] is None) * M * K + (found[1] is None) * K * N
     sizes = (N, M) if across[1] else (M, N)
     processors = multiprocessors(a.device) if a.is_cuda else 1
     return Problem(
         "wgmma32" if tf32 else "wgmma8", *sizes, K, copied, processors, few, precision == "promoted",
-        few and quad_layout(stream) is None,
+        few and words,
     )  # fmt: skip

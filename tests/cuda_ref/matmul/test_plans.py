@@ -308,15 +308,16 @@ def test_a_copy_in_tf32_is_contiguous_as_its_original_unless_no_operand_were_alo
     assert [name for name, is_across in zip("ab", found, strict=True) if is_across] == [*across]
 
 
-@pytest.mark.parametrize("columns", [37, 40])
+@pytest.mark.parametrize("rows", [5, 20])
+@pytest.mark.parametrize("columns", [3637, 3640])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_few32_reads_rows_at_any_address(columns: int, transposed: bool) -> None:
-    a, b = torch.empty(5, 4096), torch.empty(4096, columns)
-    b = torch.empty(columns, 4097)[:, 1:].t() if transposed else b
-    x = _model_tf32_float8.problem_of(a, b, "tf32")
-    assert x.few
-    assert x.words == (columns == 37 or transposed)
-    assert _model_tf32_float8.best_of(x).kernel == "few32"
+def test_few32_reads_rows_at_any_address(rows: int, columns: int, transposed: bool) -> None:
+    a, b = torch.empty(rows, 4096, device="meta"), torch.empty(4096, columns, device="meta")
+    b = torch.empty(columns, 4097, device="meta")[:, 1:].t() if transposed else b
+    x = _model_tf32_float8.problem_of(a, b, "tf32")._replace(multiprocessors=132)
+    assert x.words == (columns == 3637 or transposed)
+    assert x.few == (rows == 5 or x.words)
+    assert (_model_tf32_float8.best_of(x).kernel == "few32") == x.few
 
 
 @pytest.mark.parametrize(
@@ -356,13 +357,13 @@ def test_promoted_sums_have_only_tiles_that_registers_hold() -> None:
 
 
 def test_layouts_of_tf32() -> None:
-    """The product is transposed if b only is contiguous across K; b is copied if neither is along K."""
+    """The product is transposed if b only is contiguous across K; the smaller operand is copied if none is along K."""
 
     def problem(a: str, b: str) -> _model_tf32_float8.Problem:
         x, y = torch.empty(8, 12) if a == "n" else torch.empty(12, 8).t(), torch.empty(12, 16)
         return _model_tf32_float8.problem_of(x, y if b == "n" else torch.empty(16, 12).t(), "tf32")
 
-    for layouts, sizes, copied in (("nn", (16, 8), 0), ("nt", (8, 16), 0), ("tt", (8, 16), 0), ("tn", (8, 16), 192)):
+    for layouts, sizes, copied in (("nn", (16, 8), 0), ("nt", (8, 16), 0), ("tt", (8, 16), 0), ("tn", (16, 8), 96)):
         x = problem(*layouts)
         assert ((x.M, x.N), x.copied, x.few) == (sizes, copied, True), layouts
 
