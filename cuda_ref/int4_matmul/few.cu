@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 template <int ROWS, int K_WARPS, int TILES>
-using Config = FewConfig<ROWS, WARP_ROWS, K_WARPS, TILES, 8>;
+using Config = FewConfig<ROWS, WARP_ROWS, K_WARPS, TILES, 8, false>;
 
 // Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
 // strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 224; for
@@ -160,12 +160,12 @@ extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale,
         };
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
-            constexpr int MANY = TILES == 1 ? 2 : 1;  // twice the warps where registers allow it
+            constexpr int MANY = TILES == 1 ? 2 : 1, LARGE = TILES < 4 ? 2 : 1;  // more warps where registers allow it
             if constexpr (TILES < 4) {
                 if (rows == 32) return with(Config<32, 8, TILES>());
             }
             if (rows == 64) return with(Config<64, 4 * MANY, TILES>());
-            return rows == 128 ? with(Config<128, 2 * MANY, TILES>()) : with(Config<224, MANY, TILES>());
+            return rows == 128 ? with(Config<128, 2 * MANY, TILES>()) : with(Config<224, LARGE, TILES>());
         };
         if (M <= 8) return with_rows(std::integral_constant<int, 1>());
         return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());

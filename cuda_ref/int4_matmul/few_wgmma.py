@@ -14,6 +14,7 @@ from cuda_ref.matmul._tiles import Plan, described
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
+MOST_ROWS = 64
 OF_A_BOX = {64: 620.0, 128: 1050.0, 224: 2060.0, 256: 2080.0}
 """By the rows of the weights in a tile, of the compiled kernels: ns that a box takes with 32 rows of x, on an H200."""
 
@@ -30,8 +31,8 @@ def int4_matmul(
     Shapes, strides, dtypes, devices and errors: those of few.py. Source: see few_wgmma.cu.
     """
     M, N, K = checked(x, weight, scale, zero)
-    if M > few.MOST_ROWS:
-        raise NotImplementedError(f"int4_matmul: M must be at most {few.MOST_ROWS}; got M={M}")
+    if M > MOST_ROWS:
+        raise NotImplementedError(f"int4_matmul: M must be at most {MOST_ROWS}; got M={M}")
     if M == 0 or N == 0 or K == 0:
         return x.new_zeros(M, N)
     return run(choose(x, weight), x, weight, scale, zero)
