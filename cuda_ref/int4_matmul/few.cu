@@ -160,12 +160,12 @@ extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale,
         };
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
-            constexpr int MANY = TILES == 1 ? 2 : 1, LARGE = TILES < 4 ? 2 : 1;  // more warps where registers allow it
+            constexpr int MANY = TILES == 1 ? 2 : 1;  // twice the warps where registers allow it
             if constexpr (TILES < 4) {
                 if (rows == 32) return with(Config<32, 8, TILES>());
             }
             if (rows == 64) return with(Config<64, 4 * MANY, TILES>());
-            return rows == 128 ? with(Config<128, 2 * MANY, TILES>()) : with(Config<224, LARGE, TILES>());
+            return rows == 128 ? with(Config<128, 2 * MANY, TILES>()) : with(Config<224, MANY, TILES>());
         };
         if (M <= 8) return with_rows(std::integral_constant<int, 1>());
         return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());

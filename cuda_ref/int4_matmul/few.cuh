@@ -39,7 +39,7 @@ struct FewConfig {
     static constexpr int STAGES = FITTING < 16 ? FITTING : 16;
     static constexpr int SUMS = STAGES * STAGE_BYTES, FULL = SUMS + SUM_BYTES, EMPTY = FULL + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY + STAGES * MBARRIER_BYTES;
-    static_assert(STAGES >= 2 && SHARED_BYTES <= MAX_SHARED_BYTES, "");
+    static_assert(STAGES >= 2 && STAGES >= BOXES && SHARED_BYTES <= MAX_SHARED_BYTES, "");
 };
 
 struct Maps {
@@ -52,22 +52,33 @@ struct Given {
     int M, N, K;
 };
 
-// The scales and zero points of a lane's row, for the groups that its warp multiplies in a step. The bits are kept in
-// 32-bit registers: narrower ones are copied at the end of a step, which would wait for loads of the next.
+// The scales and zero points of a lane's row, for the groups that its warp multiplies in a step: addresses of those of
+// the next load, and the bits that were loaded. The bits are kept in 32-bit registers: narrower ones are copied at the
+// end of a step, which would wait for the loads.
 template <typename T, typename C>
 struct RowScales {
-    uint32_t scale[C::GROUPS], zero[C::GROUPS];
+    const T* scale_at;
+    const uint8_t* zero_at;
+    uint32_t scale[C::GROUPS] = {}, zero[C::GROUPS];
 
-    __device__ __forceinline__ void load(const Given<T>& given, int row, int group) {
-        const int n = min(row, given.N - 1);
+    __device__ __forceinline__ void seek(const Groups<T>& groups, int n, int group) {
+        scale_at = groups.scale + n * groups.scale_row + group * groups.scale_group;
+        zero_at = groups.zero + n * groups.zero_row + group * groups.zero_group;
+#pragma unroll
+        for (int i = 0; i < C::GROUPS; ++i) zero[i] = MIDDLE;
+    }
+    // Loads those of `count` groups at most, and moves on by `distance` groups.
+    __device__ __forceinline__ void load(const Groups<T>& groups, int count, int distance) {
 #pragma unroll
         for (int i = 0; i < C::GROUPS; ++i) {
-            const int g = min(group + i, ceil_div(given.K, GROUP) - 1);
-            const T of_row = given.groups.scale_of(n, g);
+            if (i >= count) continue;
+            const T of_row = scale_at[i * groups.scale_group];
             uint16_t bits;
             memcpy(&bits, &of_row, 2);
-            scale[i] = bits, zero[i] = given.groups.zero_of(n, g);
+            scale[i] = bits;
+            if (groups.zero != nullptr) zero[i] = zero_at[i * groups.zero_group];
         }
+        scale_at += distance * groups.scale_group, zero_at += distance * groups.zero_group;
     }
     // The scale of a group, and above it its zero point.
     __device__ __forceinline__ void pack(uint32_t (&scales)[C::GROUPS]) const {
@@ -225,33 +236,39 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     // All warps of a cluster meet, of a single block those that multiply.
     const auto sync = [&] { blocks > 1 ? cluster_sync() : named_barrier_sync(1, C::WARPS * 32); };
 
-    const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane);
+    const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane), groups = ceil_div(given.K, GROUP);
     const int mine = k_warp / 2, half = k_warp % 2;  // the warp's first box, and half of a box
-    const auto load_scales = [&](RowScales<T, C>& to, int tile, int i) {
-        if (tile < work.tiles) to.load(given, tile * C::ROWS + scale_row, 2 * (work.begin + i) + half);
+    RowScales<T, C> next;
+    // Loads the first scales of a tile, if the warp has a box of it. Others are loaded a step ahead.
+    const auto seek = [&](int tile) {
+        const int first = 2 * (work.begin + mine) + half;
+        next.seek(given.groups, min(tile * C::ROWS + scale_row, given.N - 1), first);
+        if (tile < work.tiles && mine < work.count) next.load(given.groups, groups - first, 2 * C::BOXES);
     };
-    RowScales<T, C> next = {};
-    load_scales(next, work.cluster, mine);
+    seek(work.cluster);
     Product product(row_warp * C::WARP_ROWS);
     int loaded = 0;  // boxes of earlier tiles
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         product.start();
+        int stage = (loaded + mine) % C::STAGES, phase = (loaded + mine) / C::STAGES % 2;
 #pragma unroll 1
         for (int i = mine; i < work.count; i += C::BOXES) {
-            const int stage = (loaded + i) % C::STAGES, group = 2 * (work.begin + i) + half;
+            const int rest = groups - (2 * (work.begin + i) + half);
             uint32_t scales[C::GROUPS];
             next.pack(scales);
-            const bool last = i + C::BOXES >= work.count;
-            load_scales(next, last ? tile + work.clusters : tile, last ? mine : i + C::BOXES);
-            mbarrier_wait_parity(shared + C::FULL + stage * MBARRIER_BYTES, (loaded + i) / C::STAGES & 1);
+            if (i + C::BOXES < work.count) next.load(given.groups, rest - 2 * C::BOXES, 2 * C::BOXES);
+            mbarrier_wait_parity(shared + C::FULL + stage * MBARRIER_BYTES, phase);
             const int box = stage * C::STAGE_BYTES;
 #pragma unroll
             for (int j = 0; j < C::GROUPS; ++j) {
-                if ((group + j) * GROUP < given.K) product.add_group(memory + box, shared + box, scales[j], half + j);
+                if (j < rest) product.add_group(memory + box, shared + box, scales[j], half + j);
             }
             __syncwarp();
             if (lane == 0) mbarrier_arrive(shared + C::EMPTY + stage * MBARRIER_BYTES);
+            stage += C::BOXES;
+            if (stage >= C::STAGES) stage -= C::STAGES, phase ^= 1;
         }
+        seek(tile + work.clusters);
         loaded += work.count;
         float* const sums = reinterpret_cast<float*>(memory + C::SUMS);
         product.write(sums + k_warp * 8 * C::TILES * C::PITCH);
