@@ -126,8 +126,8 @@ struct Product {
 #pragma unroll
         for (int i = 0; i < 8 * C::TILES; ++i) acc[i / 4 / C::TILES][i / 4 % C::TILES][i % 4] = 0;
     }
-    __device__ __forceinline__ void add_group(const char* box, uint32_t, uint32_t scales, int half) {
-        multiply<T, C>(acc, box, place, scales, half);
+    __device__ __forceinline__ void add_group(const char* memory, uint32_t, int box, uint32_t scales, int half) {
+        multiply<T, C>(acc, memory + box, place, scales, half);
     }
     __device__ __forceinline__ void write(float* sums) const { write_sums<C>(sums, acc, first_row); }
 };

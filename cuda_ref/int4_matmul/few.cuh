@@ -200,8 +200,9 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Given<T>& gi
 //   Product(row)                             for the rows of the weights in a tile from `row` on
 //   Product::scale_row(lane)                 the row, after the first, whose scale a lane loads
 //   start()                                  sums are 0
-//   add_group(box, address, scales, half)    adds half of a box at a pointer and address in shared memory; scales: those
-//                                            of the lane's row, packed
+//   add_group(memory, shared, box, scales, half)
+//                                            adds half of the box at an offset in shared memory, given as pointer and
+//                                            address; scales: those of the lane's row, packed
 //   write(sums)                              writes the sums to those of its warps that divide k
 template <typename T, typename C, typename Product>
 __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given, T* __restrict__ out) {
@@ -261,7 +262,7 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
             const int box = stage * C::STAGE_BYTES;
 #pragma unroll
             for (int j = 0; j < C::GROUPS; ++j) {
-                if (j < rest) product.add_group(memory + box, shared + box, scales[j], half + j);
+                if (j < rest) product.add_group(memory, shared, box, scales[j], half + j);
             }
             __syncwarp();
             if (lane == 0) mbarrier_arrive(shared + C::EMPTY + stage * MBARRIER_BYTES);

@@ -48,10 +48,10 @@ struct Product {
     __device__ __forceinline__ int second() const {
         return has_both ? 8 : C::WARP_ROWS - 1 - int(threadIdx.x % 32 / 4);
     }
-    __device__ __forceinline__ void add_group(const char* box, uint32_t address, uint32_t scales, int half) {
+    __device__ __forceinline__ void add_group(const char* memory, uint32_t shared, int box, uint32_t scales, int half) {
         float sums[4 * C::TILES], scale[2];
         Pair<T> zeros[2];
-        int codes[2];  // offsets of the group in a box, which an exclusive or with 16 i moves by i chunks of 16 bytes
+        int codes[2];  // offsets of the group's codes, which an exclusive or with 16 i moves by i chunks of 16 bytes
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const uint32_t both = __shfl_sync(0xffffffffu, scales, threadIdx.x % 32 / 4 + i * second());
@@ -60,7 +60,7 @@ struct Product {
             memcpy(&of_row, &bits, 2);
             scale[i] = to_float(of_row), zeros[i] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
             const int r = row + i * second();
-            codes[i] = r * ROW_BYTES + (r % 8 ^ half * 4) * 16;
+            codes[i] = box + r * ROW_BYTES + (r % 8 ^ half * 4) * 16;
         }
         uint32_t weights[2][4 * STEPS];  // the fragments of this and of the previous part
 #pragma unroll
@@ -70,13 +70,13 @@ struct Product {
                 wgmma_wait_group<1>();
                 warpgroup_fence_operand(current);
             }
-            unpack(current, box, codes, part * STEPS / 2, zeros);
+            unpack(current, memory, codes, part * STEPS / 2, zeros);
             warpgroup_fence_operand(current);
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < STEPS; ++k) {
                 const int step = part * STEPS + k;
-                const uint32_t x = address + C::CODE_BYTES + (half * 2 + step / 4) * C::X_BYTES;
+                const uint32_t x = shared + box + C::CODE_BYTES + (half * 2 + step / 4) * C::X_BYTES;
                 wgmma<T, false>(sums, current + k * 4, wgmma_descriptor(x, 0) + step % 4 * K_MAJOR_STEP, step > 0);
             }
             wgmma_commit_group();
@@ -99,14 +99,14 @@ struct Product {
 
 private:
     // The fragments of a part of a thread's two rows, from the 16 bytes `chunk` of the group on.
-    __device__ __forceinline__ static void unpack(uint32_t (&weights)[4 * STEPS], const char* box,
+    __device__ __forceinline__ static void unpack(uint32_t (&weights)[4 * STEPS], const char* memory,
                                                   const int (&codes)[2], int chunk, const Pair<T> (&zeros)[2]) {
         const uint32_t byte = threadIdx.x % 4 * 0x1111;  // selects it for all bytes of a word
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
             for (int j = 0; j < STEPS / 2; ++j) {
-                const uint4 found = *reinterpret_cast<const uint4*>(box + (codes[i] ^ (chunk + j) * 16));
+                const uint4 found = *reinterpret_cast<const uint4*>(memory + (codes[i] ^ (chunk + j) * 16));
                 const uint32_t words[] = {found.x, found.y, found.z, found.w};
 #pragma unroll
                 for (int word = 0; word < 4; ++word) {
