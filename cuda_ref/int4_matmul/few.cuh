@@ -140,33 +140,10 @@ struct Work {
     int cluster, clusters, tiles, begin, count;
 };
 
-// Whether an address is in the first `bytes` bytes of a sector of memory.
-__device__ __forceinline__ bool begins_sector(const void* at, int64_t bytes) {
-    return int64_t(reinterpret_cast<uintptr_t>(at) % 32) < bytes;
-}
-
-// A warp fetches the scales and zero points of a box into L2, by the sectors that begin in it. `first`: of a tile.
-template <typename T, typename C>
-__device__ __forceinline__ void prefetch_scales(const Given<T>& given, int tile, int box, bool first) {
-    const Groups<T>& groups = given.groups;
-#pragma unroll 1
-    for (int row = tile * C::ROWS + threadIdx.x % 32; row < min((tile + 1) * C::ROWS, given.N); row += 32) {
-        const T* const scale = groups.scale + row * groups.scale_row;
-        const uint8_t* const zero = groups.zero + row * groups.zero_row;
-        for (int g = 2 * box; g < min(2 * box + 2, ceil_div(given.K, GROUP)); ++g) {
-            const T* const at = scale + g * groups.scale_group;
-            if (first || begins_sector(at, groups.scale_group * int(sizeof(T)))) prefetch_l2(at);
-            const uint8_t* const zero_at = zero + g * groups.zero_group;
-            if (groups.zero && (first || begins_sector(zero_at, groups.zero_group))) prefetch_l2(zero_at);
-        }
-    }
-}
-
 // The warp that loads copies the boxes of all tiles. It takes part in the barriers of a cluster of several blocks, two
 // for each tile: when as many boxes of the next tile are on their way as fit.
-template <typename T, typename C>
-__device__ __forceinline__ void load_stages(const Maps& maps, const Given<T>& given, const Work& work, uint32_t shared,
-                                            int blocks) {
+template <typename C>
+__device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, int blocks) {
     const auto sync_tile = [&] {
         if (blocks > 1) cluster_sync(), cluster_sync();
     };
@@ -187,7 +164,6 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Given<T>& gi
                 }
             }
             __syncwarp();
-            prefetch_scales<T, C>(given, tile, box, i == 0);
             to_load.advance();
             if (i + 1 == ahead && !first) sync_tile();
         }
@@ -229,7 +205,7 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
 
     if (warp >= C::WARPS) {
         if constexpr (C::MOVES_REGISTERS) setmaxnreg_dec<32>();
-        if (warp == C::WARPS) load_stages<T, C>(maps, given, work, shared, blocks);
+        if (warp == C::WARPS) load_stages<C>(maps, work, shared, blocks);
         return;
     }
     if constexpr (C::MOVES_REGISTERS) setmaxnreg_inc<112>();
