@@ -1,5 +1,5 @@
 // out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])), for at most
-// 32 rows
+// 64 rows
 //
 // requires: sm_90a
 //
@@ -128,13 +128,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // banks. More than 32 rows of x leave registers for half of the warps.
 template <int ROWS, int TILES>
 struct ConfigOf {
-    static constexpr int WARPS = TILES > 4 ? 8 : 16, WARP_ROWS = ROWS == 224 ? 14 : 16;
+    static constexpr int WARPS = TILES > 4 ? 8 : ROWS == 192 ? 12 : 16, WARP_ROWS = ROWS == 224 ? 14 : 16;
     using Type = FewConfig<ROWS, WARP_ROWS, WARPS * WARP_ROWS / ROWS, TILES, 4, WARPS == 16>;
 };
 template <int ROWS, int TILES>
 using Config = typename ConfigOf<ROWS, TILES>::Type;
 
-// Arguments as for int4_few. rows: of the weights in a tile, 64 or 128; for at most 32 rows of x also 224 or 256.
+// Arguments as for int4_few. rows: of the weights in a tile, 64 or 128; for at most 32 rows of x also 192, 224 or 256.
 extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                               int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
                               int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t rows,
@@ -152,6 +152,7 @@ extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* 
             constexpr int TILES = decltype(tiles)::value;
             if (rows == 64) return with(Config<64, TILES>());
             if constexpr (TILES <= 4) {
+                if (rows == 192) return with(Config<192, TILES>());
                 if (rows == 224) return with(Config<224, TILES>());
                 if (rows == 256) return with(Config<256, TILES>());
             }
