@@ -148,15 +148,12 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, 
         if (blocks > 1) cluster_sync(), cluster_sync();
     };
     PipelineState<C::STAGES> to_load;
-    int loaded = 0;
     const int ahead = min(C::STAGES, work.count);
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         const bool first = tile == work.cluster;
         for (int i = 0; i < work.count; ++i) {
             const int box = work.begin + i;
-            if (loaded++ >= C::STAGES) {
-                mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
-            }
+            mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
             if (threadIdx.x % 32 == 0) {
                 const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
                 const uint32_t to = shared + to_load.stage * C::STAGE_BYTES;
@@ -195,10 +192,13 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     Work work = {int(blockIdx.x) / blocks, int(gridDim.x) / blocks, ceil_div(given.N, C::ROWS)};
     work.begin = int(int64_t(boxes) * rank / blocks);
     work.count = int(int64_t(boxes) * (rank + 1) / blocks) - work.begin;
-    if (threadIdx.x == C::WARPS * 32) tma_prefetch_descriptor(&maps.codes), tma_prefetch_descriptor(&maps.x);
-    if (threadIdx.x < C::STAGES) {
-        mbarrier_init(shared + C::FULL + threadIdx.x * MBARRIER_BYTES, 1);
-        mbarrier_init(shared + C::EMPTY + threadIdx.x * MBARRIER_BYTES, C::WARPS / C::BOXES);
+    if (threadIdx.x == 0) {
+        tma_prefetch_descriptor(&maps.codes);
+        tma_prefetch_descriptor(&maps.x);
+        for (int stage = 0; stage < C::STAGES; ++stage) {
+            mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS / C::BOXES);
+        }
         mbarrier_fence_init();
     }
     __syncthreads();
