@@ -1,4 +1,4 @@
-"""Product with weights of 4 bits in CUDA by `few` for at most 16 rows, `few_wgmma` up to 32, and `wgmma` for more."""
+"""Product with weights of 4 bits in CUDA by `few` for at most 16 rows, `few_wgmma` up to 64, and `wgmma` for more."""
 
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -9,8 +9,6 @@ from cuda_ref.int4_matmul import few, few_wgmma, wgmma
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 KERNELS = {"few": few, "few_wgmma": few_wgmma, "wgmma": wgmma}
-MMA_ROWS = 16
-"""Most rows of x for which mma.sync keeps up with reading the weights."""
 
 
 @kept
@@ -34,6 +32,6 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 def choose(x: Tensor) -> str:
     """The kernel for so many rows of x: for few of them, reading the weights takes most of the time."""
-    if x.ndim != 2 or len(x) > few.MOST_ROWS:
+    if x.ndim != 2 or len(x) > few_wgmma.MOST_ROWS:
         return "wgmma"
-    return "few" if len(x) <= MMA_ROWS else "few_wgmma"
+    return "few" if len(x) <= few.MOST_ROWS else "few_wgmma"

@@ -1,5 +1,5 @@
 // out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])), for at most
-// 32 rows
+// 16 rows
 //
 // requires: sm_90
 //
@@ -126,8 +126,8 @@ struct Product {
 #pragma unroll
         for (int i = 0; i < 8 * C::TILES; ++i) acc[i / 4 / C::TILES][i / 4 % C::TILES][i % 4] = 0;
     }
-    __device__ __forceinline__ void add_group(const char* box, uint32_t, uint32_t scales, int half) {
-        multiply<T, C>(acc, box, place, scales, half);
+    __device__ __forceinline__ void add_group(const char* memory, uint32_t, int box, uint32_t scales, int half) {
+        multiply<T, C>(acc, memory + box, place, scales, half);
     }
     __device__ __forceinline__ void write(float* sums) const { write_sums<C>(sums, acc, first_row); }
 };
@@ -139,12 +139,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 template <int ROWS, int K_WARPS, int TILES>
-using Config = FewConfig<ROWS, WARP_ROWS, K_WARPS, TILES, 8>;
+using Config = FewConfig<ROWS, WARP_ROWS, K_WARPS, TILES, 8, false>;
 
 // Rows of x and weight are contiguous, x_row elements and weight_row bytes apart, at multiples of 16 bytes; other
-// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 64, 128 or 224; for
-// at most 16 rows of x also 32.
-// Clusters of `parts` blocks (1, 2, 4 or 8) divide k in boxes of 256.
+// strides are in elements. zero: null if there are no zero points. rows: of the weights in a tile, 32, 64, 96, 128, 192
+// or 224. Clusters of `parts` blocks (1 to 8) divide k in boxes of 256.
 extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                         int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
                         int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t rows,
@@ -161,14 +160,13 @@ extern "C" int int4_few(const void* x, const uint8_t* weight, const void* scale,
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
             constexpr int MANY = TILES == 1 ? 2 : 1;  // twice the warps where registers allow it
-            if constexpr (TILES < 4) {
-                if (rows == 32) return with(Config<32, 8, TILES>());
-            }
+            if (rows == 32) return with(Config<32, 8, TILES>());
             if (rows == 64) return with(Config<64, 4 * MANY, TILES>());
-            return rows == 128 ? with(Config<128, 2 * MANY, TILES>()) : with(Config<224, MANY, TILES>());
+            if (rows == 96) return with(Config<96, 2 * MANY, TILES>());
+            if (rows == 128) return with(Config<128, 2 * MANY, TILES>());
+            return rows == 192 ? with(Config<192, MANY, TILES>()) : with(Config<224, MANY, TILES>());
         };
-        if (M <= 8) return with_rows(std::integral_constant<int, 1>());
-        return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());
+        return M <= 8 ? with_rows(std::integral_constant<int, 1>()) : with_rows(std::integral_constant<int, 2>());
     };
     return dtype == BFLOAT16 ? run(__nv_bfloat16()) : run(__half());
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "common/launch.cuh"
 #include "hopper/mbarrier.cuh"
@@ -21,22 +22,24 @@ constexpr int MOST_BYTES = 195 * 1024;  // of shared memory: the L1 cache keeps 
 
 // ROWS rows of weights, WARP_ROWS for each warp, and TILES tiles of 8 rows of x in a tile; K_WARPS warps divide k.
 // Offsets in shared memory: stages, sums, barriers.
-template <int ROWS_, int WARP_ROWS_, int K_WARPS_, int TILES_, int PADDING>
+template <int ROWS_, int WARP_ROWS_, int K_WARPS_, int TILES_, int PADDING, bool MOVES_REGISTERS_>
 struct FewConfig {
     static constexpr int ROWS = ROWS_, WARP_ROWS = WARP_ROWS_, TILES = TILES_, K_WARPS = K_WARPS_;
-    static constexpr int ROW_WARPS = ROWS / WARP_ROWS;
-    static constexpr int WARPS = ROW_WARPS * K_WARPS, THREADS = WARPS * 32 + 32;  // the last warp loads
-    static constexpr int BOXES = K_WARPS > 2 ? K_WARPS / 2 : 1;  // of a stage
-    static constexpr int GROUPS = 2 * BOXES / K_WARPS;           // of a stage, for each warp
+    static constexpr int ROW_WARPS = ROWS / WARP_ROWS, WARPS = ROW_WARPS * K_WARPS;
+    static constexpr int GROUPS = K_WARPS == 1 ? 2 : 1;          // of a box, for each warp
+    static constexpr int BOXES = K_WARPS > 2 ? K_WARPS / 2 : 1;  // that are multiplied at a time
+    // 16 warps that multiply take 112 registers a thread instead of 96, from the warpgroup of the warp that loads.
+    static constexpr bool MOVES_REGISTERS = MOVES_REGISTERS_;
+    static constexpr int THREADS = WARPS * 32 + (MOVES_REGISTERS ? WARPGROUP : 32);
     static constexpr int CODE_BYTES = ROWS * ROW_BYTES, X_BYTES = 8 * TILES * ROW_BYTES;
-    static constexpr int LOAD_BYTES = CODE_BYTES + X_BOXES * X_BYTES, STAGE_BYTES = BOXES * LOAD_BYTES;
+    static constexpr int STAGE_BYTES = CODE_BYTES + X_BOXES * X_BYTES;
     static constexpr int PITCH = ROWS + PADDING;  // floats from one row of sums to the next
     static constexpr int SUM_BYTES = K_WARPS * 8 * TILES * PITCH * int(sizeof(float));
-    static constexpr int FITTING = (MOST_BYTES - BOX_ALIGNMENT - SUM_BYTES - 128) / STAGE_BYTES;
-    static constexpr int STAGES = FITTING < 6 ? FITTING : 6;
+    static constexpr int FITTING = (MOST_BYTES - BOX_ALIGNMENT - SUM_BYTES - 256) / STAGE_BYTES;
+    static constexpr int STAGES = FITTING < 16 ? FITTING : 16;
     static constexpr int SUMS = STAGES * STAGE_BYTES, FULL = SUMS + SUM_BYTES, EMPTY = FULL + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY + STAGES * MBARRIER_BYTES;
-    static_assert(STAGES >= 2 && SHARED_BYTES <= MAX_SHARED_BYTES, "");
+    static_assert(STAGES >= 2 && STAGES >= BOXES && SHARED_BYTES <= MAX_SHARED_BYTES, "");
 };
 
 struct Maps {
@@ -49,35 +52,43 @@ struct Given {
     int M, N, K;
 };
 
-// A step of a block: a stage of a tile.
-struct Step {
-    int tile, index;
-
-    __device__ __forceinline__ void advance(int steps, int clusters) {
-        if (++index == steps) index = 0, tile += clusters;
-    }
-};
-
-// The scales and zero points of a lane's row, for the groups that its warp multiplies in a step.
+// The scales and zero points of a lane's row, for the groups that its warp multiplies in a step: addresses of those of
+// the next load, and the bits that were loaded. The bits are kept in 32-bit registers: narrower ones are copied at the
+// end of a step, which would wait for the loads.
 template <typename T, typename C>
 struct RowScales {
-    T scale[C::GROUPS];
-    uint8_t zero[C::GROUPS];
+    const T* scale_at;
+    const uint8_t* zero_at;
+    uint32_t scale[C::GROUPS] = {}, zero[C::GROUPS];
 
-    __device__ __forceinline__ void load(const Given<T>& given, int row, int group) {
-        const int n = min(row, given.N - 1);
+    __device__ __forceinline__ void seek(const Groups<T>& groups, int n, int group) {
+        scale_at = groups.scale + n * groups.scale_row + group * groups.scale_group;
+        zero_at = groups.zero + n * groups.zero_row + group * groups.zero_group;
+#pragma unroll
+        for (int i = 0; i < C::GROUPS; ++i) zero[i] = MIDDLE;
+    }
+    // Loads those of `count` groups at most, and moves on by `distance` groups.
+    __device__ __forceinline__ void load(const Groups<T>& groups, int count, int distance) {
 #pragma unroll
         for (int i = 0; i < C::GROUPS; ++i) {
-            const int g = min(group + i, ceil_div(given.K, GROUP) - 1);
-            scale[i] = given.groups.scale_of(n, g);
-            zero[i] = uint8_t(given.groups.zero_of(n, g));
+            if (i >= count) continue;
+            const T of_row = scale_at[i * groups.scale_group];
+            uint16_t bits;
+            memcpy(&bits, &of_row, 2);
+            scale[i] = bits;
+            if (groups.zero != nullptr) zero[i] = zero_at[i * groups.zero_group];
         }
+        scale_at += distance * groups.scale_group, zero_at += distance * groups.zero_group;
     }
-    // The scale of group i, and above it its zero point.
-    __device__ __forceinline__ uint32_t packed(int i) const {
-        uint16_t bits;
-        memcpy(&bits, &scale[i], 2);
-        return bits | uint32_t(zero[i]) << 16;
+    // The scale of a group, and above it its zero point.
+    __device__ __forceinline__ void pack(uint32_t (&scales)[C::GROUPS]) const {
+#pragma unroll
+        for (int i = 0; i < C::GROUPS; ++i) {
+            scales[i] = scale[i] | zero[i] << 16;
+#ifdef __CUDA_ARCH__
+            asm volatile("" : "+r"(scales[i])::"memory");
+#endif
+        }
     }
 };
 
@@ -124,42 +135,39 @@ __device__ __forceinline__ void store_tile(T* out, const Given<T>& given, uint32
     }
 }
 
-// A block's part of the boxes of k, and the tiles of its cluster.
+// A block's part of the boxes of k, `count` from `begin` on, and the tiles of its cluster.
 struct Work {
-    int cluster, clusters, tiles, begin, end, steps;
+    int cluster, clusters, tiles, begin, count;
 };
 
-// The warp that loads copies the stages of all tiles. It takes part in the barriers of a cluster of several blocks, two
-// for each tile: when as many stages of the next tile are on their way as fit.
+// The warp that loads copies the boxes of all tiles. It takes part in the barriers of a cluster of several blocks, two
+// for each tile: when as many boxes of the next tile are on their way as fit.
 template <typename C>
 __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, int blocks) {
     const auto sync_tile = [&] {
         if (blocks > 1) cluster_sync(), cluster_sync();
     };
     PipelineState<C::STAGES> to_load;
-    const int ahead = min(C::STAGES, work.steps);
+    const int ahead = min(C::STAGES, work.count);
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         const bool first = tile == work.cluster;
-        for (int step = 0; step < work.steps; ++step) {
+        for (int i = 0; i < work.count; ++i) {
+            const int box = work.begin + i;
             mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
             if (threadIdx.x % 32 == 0) {
                 const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
-                const int box = work.begin + step * C::BOXES, count = min(C::BOXES, work.end - box);
-                mbarrier_arrive_expect_tx(full, count * C::LOAD_BYTES);
-                for (int i = 0; i < count; ++i) {
-                    const uint32_t to = shared + to_load.stage * C::STAGE_BYTES + i * C::LOAD_BYTES;
-                    tma_load(to, &maps.codes, (box + i) * ROW_BYTES, tile * C::ROWS, full);
-                    for (int j = 0; j < X_BOXES; ++j) {
-                        const int k = (box + i) * BOX + j * (BOX / X_BOXES);
-                        tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, k, 0, full);
-                    }
+                const uint32_t to = shared + to_load.stage * C::STAGE_BYTES;
+                mbarrier_arrive_expect_tx(full, C::STAGE_BYTES);
+                tma_load(to, &maps.codes, box * ROW_BYTES, tile * C::ROWS, full);
+                for (int j = 0; j < X_BOXES; ++j) {
+                    tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, box * BOX + j * (BOX / X_BOXES), 0, full);
                 }
             }
             __syncwarp();
             to_load.advance();
-            if (step + 1 == ahead && !first) sync_tile();
+            if (i + 1 == ahead && !first) sync_tile();
         }
-        if (work.steps == 0 && !first) sync_tile();
+        if (work.count == 0 && !first) sync_tile();
     }
     if (work.cluster < work.tiles) sync_tile();
 }
@@ -168,8 +176,9 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, 
 //   Product(row)                             for the rows of the weights in a tile from `row` on
 //   Product::scale_row(lane)                 the row, after the first, whose scale a lane loads
 //   start()                                  sums are 0
-//   add_group(box, address, scales, half)    adds half of a box at a pointer and address in shared memory; scales: those
-//                                            of the lane's row, packed
+//   add_group(memory, shared, box, scales, half)
+//                                            adds half of the box at an offset in shared memory, given as pointer and
+//                                            address; scales: those of the lane's row, packed
 //   write(sums)                              writes the sums to those of its warps that divide k
 template <typename T, typename C, typename Product>
 __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given, T* __restrict__ out) {
@@ -181,56 +190,63 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     const int row_warp = warp % C::ROW_WARPS, k_warp = C::K_WARPS > 1 ? warp / C::ROW_WARPS : 0;
     const int boxes = ceil_div(given.K, BOX);
     Work work = {int(blockIdx.x) / blocks, int(gridDim.x) / blocks, ceil_div(given.N, C::ROWS)};
-    work.begin = int(int64_t(boxes) * rank / blocks), work.end = int(int64_t(boxes) * (rank + 1) / blocks);
-    work.steps = ceil_div(work.end - work.begin, C::BOXES);
+    work.begin = int(int64_t(boxes) * rank / blocks);
+    work.count = int(int64_t(boxes) * (rank + 1) / blocks) - work.begin;
     if (threadIdx.x == 0) {
         tma_prefetch_descriptor(&maps.codes);
         tma_prefetch_descriptor(&maps.x);
         for (int stage = 0; stage < C::STAGES; ++stage) {
             mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
-            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS);
+            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS / C::BOXES);
         }
         mbarrier_fence_init();
     }
     __syncthreads();
 
-    if (warp == C::WARPS) return load_stages<C>(maps, work, shared, blocks);
+    if (warp >= C::WARPS) {
+        if constexpr (C::MOVES_REGISTERS) setmaxnreg_dec<32>();
+        if (warp == C::WARPS) load_stages<C>(maps, work, shared, blocks);
+        return;
+    }
+    if constexpr (C::MOVES_REGISTERS) setmaxnreg_inc<112>();
 
     // All warps of a cluster meet, of a single block those that multiply.
     const auto sync = [&] { blocks > 1 ? cluster_sync() : named_barrier_sync(1, C::WARPS * 32); };
 
-    const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane);
-    const auto group_of = [&](const Step& at) { return (work.begin + at.index * C::BOXES) * 2 + k_warp * C::GROUPS; };
-    const auto load_scales = [&](RowScales<T, C>& to, const Step& at) {
-        if (at.tile < work.tiles) to.load(given, at.tile * C::ROWS + scale_row, group_of(at));
+    const int scale_row = row_warp * C::WARP_ROWS + Product::scale_row(lane), groups = ceil_div(given.K, GROUP);
+    const int mine = k_warp / 2, half = k_warp % 2;  // the warp's first box, and half of a box
+    RowScales<T, C> next;
+    // Loads the first scales of a tile, if the warp has a box of it. Others are loaded a step ahead.
+    const auto seek = [&](int tile) {
+        const int first = 2 * (work.begin + mine) + half;
+        next.seek(given.groups, min(tile * C::ROWS + scale_row, given.N - 1), first);
+        if (tile < work.tiles && mine < work.count) next.load(given.groups, groups - first, 2 * C::BOXES);
     };
-    const int last_group = min(2 * work.end, ceil_div(given.K, GROUP));
-    RowScales<T, C> next = {};
-    load_scales(next, {work.cluster, 0});
+    seek(work.cluster);
     Product product(row_warp * C::WARP_ROWS);
-    PipelineState<C::STAGES> to_read;
+    int loaded = 0;  // boxes of earlier tiles
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         product.start();
+        int stage = (loaded + mine) % C::STAGES, phase = (loaded + mine) / C::STAGES % 2;
 #pragma unroll 1
-        for (Step at{tile, 0}; at.index < work.steps;) {
-            const RowScales<T, C> now = next;
-            const int group = group_of(at);
-            Step following = at;
-            following.advance(work.steps, work.clusters);
-            load_scales(next, following);
-            mbarrier_wait_parity(shared + C::FULL + to_read.stage * MBARRIER_BYTES, to_read.phase);
-            const int box = to_read.stage * C::STAGE_BYTES + k_warp / 2 * C::LOAD_BYTES;
+        for (int i = mine; i < work.count; i += C::BOXES) {
+            const int rest = groups - (2 * (work.begin + i) + half);
+            uint32_t scales[C::GROUPS];
+            next.pack(scales);
+            if (i + C::BOXES < work.count) next.load(given.groups, rest - 2 * C::BOXES, 2 * C::BOXES);
+            mbarrier_wait_parity(shared + C::FULL + stage * MBARRIER_BYTES, phase);
+            const int box = stage * C::STAGE_BYTES;
 #pragma unroll
-            for (int i = 0; i < C::GROUPS; ++i) {
-                if (group + i < last_group) {
-                    product.add_group(memory + box, shared + box, now.packed(i), C::GROUPS == 2 ? i : k_warp % 2);
-                }
+            for (int j = 0; j < C::GROUPS; ++j) {
+                if (j < rest) product.add_group(memory, shared, box, scales[j], half + j);
             }
             __syncwarp();
-            if (lane == 0) mbarrier_arrive(shared + C::EMPTY + to_read.stage * MBARRIER_BYTES);
-            to_read.advance();
-            ++at.index;
+            if (lane == 0) mbarrier_arrive(shared + C::EMPTY + stage * MBARRIER_BYTES);
+            stage += C::BOXES;
+            if (stage >= C::STAGES) stage -= C::STAGES, phase ^= 1;
         }
+        seek(tile + work.clusters);
+        loaded += work.count;
         float* const sums = reinterpret_cast<float*>(memory + C::SUMS);
         product.write(sums + k_warp * 8 * C::TILES * C::PITCH);
         sync();
@@ -242,11 +258,14 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
 // Clusters of `parts` blocks that the device runs at a time.
 template <typename C, typename Kernel>
 int resident_clusters(Kernel kernel, int parts) {
-    const auto of = [&](int blocks) {
-        return std::max(1, active_clusters(blocks, kernel, C::THREADS, C::SHARED_BYTES));
-    };
-    static const int found[] = {of(1), of(2), of(4), of(8)};
-    return found[parts == 1 ? 0 : parts == 2 ? 1 : parts == 4 ? 2 : 3];
+    static const auto found = [&] {
+        std::array<int, MOST_BLOCKS> clusters;
+        for (int i = 0; i < MOST_BLOCKS; ++i) {
+            clusters[i] = std::max(1, active_clusters(i + 1, kernel, C::THREADS, C::SHARED_BYTES));
+        }
+        return clusters;
+    }();
+    return found[parts - 1];
 }
 
 template <typename T, typename C, typename Kernel>

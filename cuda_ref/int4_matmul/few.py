@@ -14,18 +14,18 @@ from cuda_ref.matmul._tiles import Plan, described
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
-MOST_ROWS = 32
-ROWS, PARTS = {8: (32, 64, 128, 224), 16: (32, 64, 128, 224), 32: (64, 128, 224)}, (1, 2, 4, 8)
-"""Rows of the weights in a tile, by the rows of x of a compiled kernel; and blocks of a cluster."""
+MOST_ROWS = 16
+ROWS, PARTS = (32, 64, 96, 128, 192, 224), range(1, 9)
+"""Rows of the weights in a tile, and blocks of a cluster."""
 BOX = 256
 """Terms of a box: the least that a block takes."""
 CLUSTERED, LARGEST_GPC = 16, 18
 """Multiprocessors of a GPC that hold clusters of more than two blocks, and the most that a GPC may have."""
-# Times are in ns, fitted to an H100; those of 16 rows are interpolated.
-OF_A_ROW = {8: 6.5, 16: 7.6, 32: 9.8}
-"""Time that a box takes for a row of the weights, with so many rows of x."""
-LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER = 280, 500, 3_400
-"""Least time of a box; time of a tile besides its boxes, in one block; and in a cluster."""
+# Times are in ns, fitted to an H100.
+OF_A_ROW = {8: 6.5, 16: 7.6}
+"""Time that a box takes for a row of the weights, in the kernels compiled for so many rows of x."""
+LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER, OF_A_PART = 280, 500, 2_400, 200
+"""Time that a box takes at least, and a tile besides its boxes: in one block, in a cluster, and for each block of it."""
 
 
 @kept
@@ -38,7 +38,7 @@ def int4_matmul(
     """out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])).
 
     Shapes: x (M, K), weight (N, K / 2) with two codes a byte, the lower first, scale and zero (N, K / 128), rounded up;
-    M at most 32, other sizes up to 2^30, K = 0 included. The output is contiguous. Zero points are from 0 to 15; 8 if
+    M at most 16, other sizes up to 2^30, K = 0 included. The output is contiguous. Zero points are from 0 to 15; 8 if
     zero is not given.
     Strides: any. x and weight are copied first unless rows are contiguous at multiples of 16 bytes and K is a multiple
     of 32; a copy takes its size in memory.
@@ -67,10 +67,8 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
     """The rows of a tile, and the blocks that divide k, with the least time of a block by a simple model."""
-    fitting = _fitting(len(x))
-    return fastest(
-        "int4_few", {rows: max(LEAST_OF_A_BOX, rows * OF_A_ROW[fitting]) for rows in ROWS[fitting]}, x, weight
-    )
+    of_a_row = OF_A_ROW[8 if len(x) <= 8 else 16]
+    return fastest("int4_few", {rows: max(LEAST_OF_A_BOX, rows * of_a_row) for rows in ROWS}, x, weight)
 
 
 def fastest(kernel: str, of_a_box: dict[int, float], x: Tensor, weight: Tensor) -> Plan:
@@ -81,15 +79,10 @@ def fastest(kernel: str, of_a_box: dict[int, float], x: Tensor, weight: Tensor) 
     def time(plan: Plan) -> float:
         tiles = -(-N // plan.tile)
         turns = -(-tiles // _clusters(processors, plan.parts))
-        of_a_tile = OF_A_CLUSTER if plan.parts > 1 else OF_A_TILE
+        of_a_tile = OF_A_CLUSTER + plan.parts * OF_A_PART if plan.parts > 1 else OF_A_TILE
         return turns * (-(-boxes // plan.parts) * of_a_box[plan.tile] + of_a_tile)
 
     return min((Plan(kernel, rows, parts) for parts in PARTS if parts <= boxes for rows in of_a_box), key=time)
-
-
-def _fitting(M: int) -> int:
-    """The rows of x that the smallest kernel with room for M of them has."""
-    return next(rows for rows in ROWS if rows >= M)
 
 
 def _clusters(processors: int, parts: int) -> int:

@@ -1,5 +1,5 @@
 // out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])), for at most
-// 32 rows
+// 64 rows
 //
 // requires: sm_90a
 //
@@ -26,96 +26,88 @@ __device__ __forceinline__ uint32_t units_of_byte(uint32_t twice, Pair<T> minus_
     return result;
 }
 
-// The sums of a warp, a quarter of its warpgroup's; its functions are those that few.cuh describes. The rows of a warp
-// are PIECES pieces of up to 16, each a part of another product.
+// The sums of a warp, a quarter of its warpgroup's; its functions are those that few.cuh describes. A warp has up to 16
+// rows of the weights.
 template <typename T, typename C>
 struct Product {
-    static constexpr int PIECES = C::WARP_ROWS > 16 ? 2 : 1, ROWS = C::WARP_ROWS / PIECES;
     // A group of k is unpacked in PARTS parts of STEPS products, as large as registers allow.
     static constexpr int PARTS = C::TILES > 2 ? 4 : 2, STEPS = GROUP / 16 / PARTS;
 
-    float acc[PIECES][4 * C::TILES];
-    int row;       // a thread's first row in the tile; the others are 8 and ROWS further
-    bool has_both;  // whether the thread has a row 8 further; if not, it takes the piece's last one again
+    float acc[4 * C::TILES];
+    int row;        // a thread's first row in the tile; the other one is 8 further
+    bool has_both;  // whether the warp has the other row; if not, the thread takes the warp's last one again
 
     __device__ __forceinline__ explicit Product(int first)
-        : row(first + threadIdx.x % 32 / 4), has_both(threadIdx.x % 32 / 4 + 8 < ROWS) {}
+        : row(first + threadIdx.x % 32 / 4), has_both(threadIdx.x % 32 / 4 + 8 < C::WARP_ROWS) {}
     __device__ __forceinline__ static int scale_row(int lane) { return min(lane, C::WARP_ROWS - 1); }
     __device__ __forceinline__ void start() {
 #pragma unroll
-        for (int i = 0; i < PIECES * 4 * C::TILES; ++i) acc[i / (4 * C::TILES)][i % (4 * C::TILES)] = 0;
+        for (int i = 0; i < 4 * C::TILES; ++i) acc[i] = 0;
     }
-    __device__ __forceinline__ int second() const { return has_both ? 8 : ROWS - 1 - int(threadIdx.x % 32 / 4); }
-    __device__ __forceinline__ void add_group(const char* box, uint32_t address, uint32_t scales, int half) {
-        float sums[PIECES][4 * C::TILES], scale[PIECES][2];
-        Pair<T> zeros[PIECES][2];
+    // The distance to a thread's other row.
+    __device__ __forceinline__ int second() const {
+        return has_both ? 8 : C::WARP_ROWS - 1 - int(threadIdx.x % 32 / 4);
+    }
+    __device__ __forceinline__ void add_group(const char* memory, uint32_t shared, int box, uint32_t scales, int half) {
+        float sums[4 * C::TILES], scale[2];
+        Pair<T> zeros[2];
+        int codes[2];  // offsets of the group's codes, which an exclusive or with 16 i moves by i chunks of 16 bytes
 #pragma unroll
-        for (int i = 0; i < 2 * PIECES; ++i) {
-            const int from = i / 2 * ROWS + threadIdx.x % 32 / 4 + i % 2 * second();
-            const uint32_t both = __shfl_sync(0xffffffffu, scales, from);
+        for (int i = 0; i < 2; ++i) {
+            const uint32_t both = __shfl_sync(0xffffffffu, scales, threadIdx.x % 32 / 4 + i * second());
             const uint16_t bits = uint16_t(both);
             T of_row;
             memcpy(&of_row, &bits, 2);
-            scale[i / 2][i % 2] = to_float(of_row), zeros[i / 2][i % 2] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
+            scale[i] = to_float(of_row), zeros[i] = minus_zeros<T>(__byte_perm(both, both, 0x3232));
+            const int r = row + i * second();
+            codes[i] = box + r * ROW_BYTES + (r % 8 ^ half * 4) * 16;
         }
-        uint32_t weights[2][PIECES][4 * STEPS];  // the fragments of this and of the previous part
+        uint32_t weights[2][4 * STEPS];  // the fragments of this and of the previous part
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             auto& current = weights[part % 2];
-            if (part > 1) wgmma_wait_group<1>();
-#pragma unroll
-            for (int piece = 0; piece < PIECES; ++piece) {
-                if (part > 1) warpgroup_fence_operand(current[piece]);
-                unpack(current[piece], box, row + piece * ROWS, half * 4 + part * STEPS / 2, zeros[piece]);
-                warpgroup_fence_operand(current[piece]);
+            if (part > 1) {
+                wgmma_wait_group<1>();
+                warpgroup_fence_operand(current);
             }
+            unpack(current, memory, codes, part * STEPS / 2, zeros);
+            warpgroup_fence_operand(current);
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < STEPS; ++k) {
                 const int step = part * STEPS + k;
-                const uint32_t x = address + C::CODE_BYTES + (half * 2 + step / 4) * C::X_BYTES;
-#pragma unroll
-                for (int piece = 0; piece < PIECES; ++piece) {
-                    wgmma<T, false>(sums[piece], current[piece] + k * 4,
-                                    wgmma_descriptor(x, 0) + step % 4 * K_MAJOR_STEP, step > 0);
-                }
+                const uint32_t x = shared + box + C::CODE_BYTES + (half * 2 + step / 4) * C::X_BYTES;
+                wgmma<T, false>(sums, current + k * 4, wgmma_descriptor(x, 0) + step % 4 * K_MAJOR_STEP, step > 0);
             }
             wgmma_commit_group();
         }
         wgmma_wait_group<0>();
+        warpgroup_fence_operand(sums);
+        warpgroup_fence_operand(weights[0]);
+        warpgroup_fence_operand(weights[1]);
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            warpgroup_fence_operand(sums[piece]);
-            warpgroup_fence_operand(weights[0][piece]);
-            warpgroup_fence_operand(weights[1][piece]);
-#pragma unroll
-            for (int i = 0; i < 4 * C::TILES; ++i) acc[piece][i] += sums[piece][i] * scale[piece][i % 4 / 2];
-        }
+        for (int i = 0; i < 4 * C::TILES; ++i) acc[i] += sums[i] * scale[i % 4 / 2];
     }
     __device__ __forceinline__ void write(float* sums) const {
         const int q = threadIdx.x % 4;
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-#pragma unroll
-            for (int i = 0; i < 4 * C::TILES; ++i) {
-                const int m = i / 4 * 8 + q * 2 + i % 2, n = row + piece * ROWS + i % 4 / 2 * 8;
-                if (i % 4 < 2 || has_both) sums[m * C::PITCH + n] = acc[piece][i];
-            }
+        for (int i = 0; i < 4 * C::TILES; ++i) {
+            const int m = i / 4 * 8 + q * 2 + i % 2, n = row + i % 4 / 2 * 8;
+            if (i % 4 < 2 || has_both) sums[m * C::PITCH + n] = acc[i];
         }
     }
 
 private:
-    // The fragments of a part of rows `first` and `second()` further, from the 16 bytes `chunk` of a box on.
-    __device__ __forceinline__ void unpack(uint32_t (&weights)[4 * STEPS], const char* box, int first, int chunk,
-                                           const Pair<T> (&zeros)[2]) const {
+    // The fragments of a part of a thread's two rows, from the 16 bytes `chunk` of the group on.
+    __device__ __forceinline__ static void unpack(uint32_t (&weights)[4 * STEPS], const char* memory,
+                                                  const int (&codes)[2], int chunk, const Pair<T> (&zeros)[2]) {
         const uint32_t byte = threadIdx.x % 4 * 0x1111;  // selects it for all bytes of a word
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int r = first + i * second();
 #pragma unroll
             for (int j = 0; j < STEPS / 2; ++j) {
-                const uint4 codes = *reinterpret_cast<const uint4*>(box + r * ROW_BYTES + ((chunk + j) ^ r % 8) * 16);
-                const uint32_t words[] = {codes.x, codes.y, codes.z, codes.w};
+                const uint4 found = *reinterpret_cast<const uint4*>(memory + (codes[i] ^ (chunk + j) * 16));
+                const uint32_t words[] = {found.x, found.y, found.z, found.w};
 #pragma unroll
                 for (int word = 0; word < 4; ++word) {
                     weights[j * 8 + word / 2 * 4 + word % 2 * 2 + i] =
@@ -132,12 +124,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     few_rows<T, C, Product<T, C>>(maps, given, out);
 }
 
-// ROWS rows of the weights in a tile, computed by two warpgroups. With this padding the sums that a warp writes lie in
-// all banks.
-template <int ROWS, int K_WARPS, int TILES>
-using Config = FewConfig<ROWS, ROWS * K_WARPS / 8, K_WARPS, TILES, 4>;
+// ROWS rows of the weights in a tile, 16 or 14 for each warp. With this padding the sums that a warp writes lie in all
+// banks. More than 32 rows of x leave registers for half of the warps.
+template <int ROWS, int TILES>
+struct ConfigOf {
+    static constexpr int WARPS = TILES > 4 ? 8 : ROWS == 192 ? 12 : 16, WARP_ROWS = ROWS == 224 ? 14 : 16;
+    using Type = FewConfig<ROWS, WARP_ROWS, WARPS * WARP_ROWS / ROWS, TILES, 4, WARPS == 16>;
+};
+template <int ROWS, int TILES>
+using Config = typename ConfigOf<ROWS, TILES>::Type;
 
-// Arguments as for int4_few. rows: of the weights in a tile, 64, 128, 224 or 256.
+// Arguments as for int4_few. rows: of the weights in a tile, 64 or 128; for at most 32 rows of x also 192, 224 or 256.
 extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* scale, const uint8_t* zero, void* out,
                               int64_t M, int64_t N, int64_t K, int64_t x_row, int64_t weight_row, int64_t scale_row,
                               int64_t scale_group, int64_t zero_row, int64_t zero_group, int64_t dtype, int64_t rows,
@@ -153,12 +150,17 @@ extern "C" int int4_few_wgmma(const void* x, const uint8_t* weight, const void* 
         };
         const auto with_rows = [&](auto tiles) {
             constexpr int TILES = decltype(tiles)::value;
-            if (rows == 64) return with(Config<64, 2, TILES>());
-            if (rows == 128) return with(Config<128, 2, TILES>());
-            return rows == 224 ? with(Config<224, 1, TILES>()) : with(Config<256, 1, TILES>());
+            if (rows == 64) return with(Config<64, TILES>());
+            if constexpr (TILES <= 4) {
+                if (rows == 192) return with(Config<192, TILES>());
+                if (rows == 224) return with(Config<224, TILES>());
+                if (rows == 256) return with(Config<256, TILES>());
+            }
+            return with(Config<128, TILES>());
         };
         if (M <= 8) return with_rows(std::integral_constant<int, 1>());
-        return M <= 16 ? with_rows(std::integral_constant<int, 2>()) : with_rows(std::integral_constant<int, 4>());
+        if (M <= 16) return with_rows(std::integral_constant<int, 2>());
+        return M <= 32 ? with_rows(std::integral_constant<int, 4>()) : with_rows(std::integral_constant<int, 8>());
     };
     return dtype == BFLOAT16 ? run(__nv_bfloat16()) : run(__half());
 }

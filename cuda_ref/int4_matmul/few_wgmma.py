@@ -1,4 +1,4 @@
-"""Product with weights of 4 bits in CUDA for few rows: the weights in registers are an operand of wgmma.
+"""Product with weights of 4 bits in CUDA for up to 64 rows: the weights in registers are an operand of wgmma.
 
 Replaces in few.py mma.sync by the products of wgmma.py: x is read from shared memory by the tensor cores alone.
 """
@@ -14,8 +14,12 @@ from cuda_ref.matmul._tiles import Plan, described
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
-OF_A_BOX = {64: 620.0, 128: 1050.0, 224: 2060.0, 256: 2080.0}
-"""Time in ns of a box with 32 rows of x on an H200, by the rows of the weights in a tile of a compiled kernel."""
+MOST_ROWS = 64
+OF_A_BOX = {
+    32: {64: 474.0, 128: 947.0, 192: 1421.0, 224: 1658.0, 256: 1894.0},
+    64: {64: 780.0, 128: 1126.0},
+}
+"""By most rows of x, then by rows of the weights in a tile, of the compiled kernels: ns that a box takes on an H100."""
 
 
 @kept
@@ -27,11 +31,11 @@ def int4_matmul(
 ) -> Float[Tensor, "M N"]:
     """out[m, n] = sum over groups g of scale[n, g] * (sum over k in g of x[m, k] * (code[n, k] - zero[n, g])).
 
-    Shapes, strides, dtypes, devices and errors: those of few.py. Source: see few_wgmma.cu.
+    M is at most 64. Other shapes, strides, dtypes, devices and errors: those of few.py. Source: see few_wgmma.cu.
     """
     M, N, K = checked(x, weight, scale, zero)
-    if M > few.MOST_ROWS:
-        raise NotImplementedError(f"int4_matmul: M must be at most {few.MOST_ROWS}; got M={M}")
+    if M > MOST_ROWS:
+        raise NotImplementedError(f"int4_matmul: M must be at most {MOST_ROWS}; got M={M}")
     if M == 0 or N == 0 or K == 0:
         return x.new_zeros(M, N)
     return run(choose(x, weight), x, weight, scale, zero)
@@ -47,7 +51,7 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
     """The plan with the least time by few.py's model, with this kernel's times."""
-    return few.fastest("int4_few_wgmma", OF_A_BOX, x, weight)
+    return few.fastest("int4_few_wgmma", OF_A_BOX[32 if len(x) <= 32 else 64], x, weight)
 
 
 def run(plan: Plan, x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:

@@ -22,7 +22,7 @@ WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|
 """Kernels before and after those that multiply."""
 
 
-SPILLS = {"int4_matmul/few_wgmma": 16}
+SPILLS = {"int4_matmul/few_wgmma": 8}
 """Largest spills of a kernel, in bytes, with its stores and loads; none elsewhere."""
 
 

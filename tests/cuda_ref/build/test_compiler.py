@@ -26,7 +26,6 @@ SPILLS = {
     "attention/attention": 288,
     "attention/decode": 32,
     "paged_attention/decode": 184,
-    "int4_matmul/few": 72,
     "all_reduce/_shares": 8,
     "matmul/stream": 144,
     "top_k/maxima": 16,
@@ -43,8 +42,8 @@ SPILLS = {
 
 The plain kernel of attention has 128 float32 numbers in each thread for D=256,
 and spills on the newest GPUs alone. paged_attention/decode spills 184 bytes with float8 on GPUs before compute
-capability 8.9, which have no instruction that converts it, and at most 16 on others. int4_matmul/few spills in
-tiles of 128 rows for 17 to 32 rows of x, most on the newest GPUs, and the sum over eight ranks in bfloat16 a number."""
+capability 8.9, which have no instruction that converts it, and at most 16 on others. The sum over
+eight ranks in bfloat16 spills a number."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 IN_MAKE_TEST = {(name, "sm_80") for name in [each for each in KERNELS if each not in LARGE][1::48]}
