@@ -25,7 +25,7 @@ CLUSTERED, LARGEST_GPC = 16, 18
 OF_A_ROW = {8: 6.5, 16: 7.6}
 """Time that a box takes for a row of the weights, in the kernels compiled for so many rows of x."""
 LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER, OF_A_PART = 280, 500, 2_400, 200
-"""Time that a box takes at least, and a tile besides its boxes: in one block, in a cluster, and for each block of it."""
+"""Time of a box at least, and of a tile besides its boxes: in one block, in a cluster, and for each block of it."""
 
 
 @kept
