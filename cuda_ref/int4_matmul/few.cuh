@@ -140,39 +140,8 @@ struct Work {
     int cluster, clusters, tiles, begin, count;
 };
 
-// Copies a box of a tile to a stage, by one thread.
-template <typename C>
-__device__ __forceinline__ void load_box(const Maps& maps, uint32_t shared, int stage, int tile, int box) {
-    const uint32_t full = shared + C::FULL + stage * MBARRIER_BYTES, to = shared + stage * C::STAGE_BYTES;
-    mbarrier_arrive_expect_tx(full, C::STAGE_BYTES);
-    tma_load(to, &maps.codes, box * ROW_BYTES, tile * C::ROWS, full);
-    for (int j = 0; j < X_BOXES; ++j) {
-        tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, box * BOX + j * (BOX / X_BOXES), 0, full);
-    }
-}
-
-// One thread initializes the barriers and fills the ring, before the other threads of the block wait for it.
-template <typename C>
-__device__ __forceinline__ void fill_stages(const Maps& maps, const Work& work, uint32_t shared) {
-    tma_prefetch_descriptor(&maps.codes);
-    tma_prefetch_descriptor(&maps.x);
-    for (int stage = 0; stage < C::STAGES; ++stage) {
-        mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
-        mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS / C::BOXES);
-    }
-    mbarrier_fence_init();
-    fence_proxy_async();  // TMA follows without a barrier of the block
-    int stage = 0;
-    for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
-        for (int i = 0; i < work.count; ++i) {
-            if (stage == C::STAGES) return;
-            load_box<C>(maps, shared, stage++, tile, work.begin + i);
-        }
-    }
-}
-
-// The warp that loads copies the boxes of all tiles that `fill_stages` has not. It takes part in the barriers of a
-// cluster of several blocks, two for each tile: when as many boxes of the next tile are on their way as fit.
+// The warp that loads copies the boxes of all tiles. It takes part in the barriers of a cluster of several blocks, two
+// for each tile: when as many boxes of the next tile are on their way as fit.
 template <typename C>
 __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, uint32_t shared, int blocks) {
     const auto sync_tile = [&] {
@@ -180,17 +149,21 @@ __device__ __forceinline__ void load_stages(const Maps& maps, const Work& work, 
     };
     PipelineState<C::STAGES> to_load;
     const int ahead = min(C::STAGES, work.count);
-    int filled = C::STAGES;
     for (int tile = work.cluster; tile < work.tiles; tile += work.clusters) {
         const bool first = tile == work.cluster;
         for (int i = 0; i < work.count; ++i) {
-            if (filled > 0) {
-                --filled;
-            } else {
-                mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
-                if (threadIdx.x % 32 == 0) load_box<C>(maps, shared, to_load.stage, tile, work.begin + i);
-                __syncwarp();
+            const int box = work.begin + i;
+            mbarrier_wait_parity(shared + C::EMPTY + to_load.stage * MBARRIER_BYTES, to_load.phase ^ 1);
+            if (threadIdx.x % 32 == 0) {
+                const uint32_t full = shared + C::FULL + to_load.stage * MBARRIER_BYTES;
+                const uint32_t to = shared + to_load.stage * C::STAGE_BYTES;
+                mbarrier_arrive_expect_tx(full, C::STAGE_BYTES);
+                tma_load(to, &maps.codes, box * ROW_BYTES, tile * C::ROWS, full);
+                for (int j = 0; j < X_BOXES; ++j) {
+                    tma_load(to + C::CODE_BYTES + j * C::X_BYTES, &maps.x, box * BOX + j * (BOX / X_BOXES), 0, full);
+                }
             }
+            __syncwarp();
             to_load.advance();
             if (i + 1 == ahead && !first) sync_tile();
         }
@@ -219,7 +192,15 @@ __device__ __forceinline__ void few_rows(const Maps& maps, const Given<T>& given
     Work work = {int(blockIdx.x) / blocks, int(gridDim.x) / blocks, ceil_div(given.N, C::ROWS)};
     work.begin = int(int64_t(boxes) * rank / blocks);
     work.count = int(int64_t(boxes) * (rank + 1) / blocks) - work.begin;
-    if (threadIdx.x == C::WARPS * 32) fill_stages<C>(maps, work, shared);
+    if (threadIdx.x == 0) {
+        tma_prefetch_descriptor(&maps.codes);
+        tma_prefetch_descriptor(&maps.x);
+        for (int stage = 0; stage < C::STAGES; ++stage) {
+            mbarrier_init(shared + C::FULL + stage * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + C::EMPTY + stage * MBARRIER_BYTES, C::WARPS / C::BOXES);
+        }
+        mbarrier_fence_init();
+    }
     __syncthreads();
 
     if (warp >= C::WARPS) {
