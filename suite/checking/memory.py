@@ -23,7 +23,7 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 HEAD = 4096
 """Elements that are compared first, since results that differ mostly differ there."""
 SHARED = "two calls returned the same memory, while the first result was still in use"
-UNFINISHED = "the result changed after the current stream had passed it: work on another stream"
+UNFINISHED = "the result changed after the current stream had passed it: work on another stream, thread or process"
 
 
 class MemoryUse(Protocol):
