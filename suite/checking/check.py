@@ -18,17 +18,19 @@ copy with the truth. If it is wrong, `diagnosis` names the likely mistake.
 - Memory that a call allocates holds NaN at first (`Adapter.poisoned`): catches unwritten elements.
 - Inputs, and results that torch allocates, lie between guard bands of NaN: catches reads and writes beside them.
 - Call 3 is repeated for a given time: catches races and faults by chance that are wrong in one of many calls.
+- The first result is held until the end, and compared with its copy: catches buffers that are returned in turn, and
+  threads that write later.
 
 A refusal begins with its kind: `type`, `shape`, `dtype`, `device`, `strides` (the values are not compared then);
-`unfinished`, `aliases input`, `inputs changed`, `wrote outside`, `same buffer`, `not finite`, `value`,
-`not deterministic`. Results that differ from call to call are allowed, unless the implementation's file says
+`unfinished`, `aliases input`, `inputs changed`, `wrote outside`, `same buffer`, `result changed`, `not finite`,
+`value`, `not deterministic`. Results that differ from call to call are allowed, unless the implementation's file says
 `DETERMINISTIC = True`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter  # bound before any user's file can replace it
@@ -37,11 +39,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite.checking.calls import Caller, LocalCaller, RefusedError, Result
+from suite.checking.coincidence import differ
 from suite.checking.diagnosis import Diagnosis, diagnose
 from suite.checking.judge import Verdict, judge
-from suite.checking.memory import first_difference, identical, misuses, same_bits
+from suite.checking.memory import SHARED, first_difference, identical, misuses, same_bits
 from suite.checking.problem import Right
-from suite.checking.repeats import Duration, repeat
+from suite.checking.repeats import Duration, Repeats, repeat
 from suite.core.phases import Phase
 from suite.numerics import subnormals
 
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from suite.frameworks.base import Adapter
 
 NO_TIME = Duration()
+EXPLAIN_CHANGES = frozenset(("unfinished", "aliases input", "same buffer"))
+HELD_BYTES = 1 << 26
+"""Largest first result that is held until all calls are made; larger ones until the second."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +126,10 @@ def check_calls(
         on_phase(Phase.SECOND_CALL)
         second = caller.call(1, late=True)
         wrong |= _misuses(problem, 1, second, (first,))
-        if not same_bits(first.now(), settled):
-            wrong.setdefault("same buffer", "the second call wrote over the result of the first")
+        wrong |= _changed_later([first], settled, wrong)
         on_phase(Phase.JUDGING)
         second_verdict = judge_draw(second.early, problem, 1)
-        stale = not second_verdict.agrees and same_bits(first_copy, second.early)
+        stale = not second_verdict.agrees and same_bits(first_copy, second.early) and _draws_differ(problem)
         first_verdict = judge_draw(first_copy, problem, 0)
         diagnosis = _diagnosis([first_copy, second.early], [first_verdict, second_verdict], problem)
         second.early = first_copy.new_empty(0)  # frees a quarter of the memory that outputs take
@@ -134,8 +139,11 @@ def check_calls(
         third_call_s = perf_counter() - third_begin
         wrong |= _misuses(problem, 0, third, (first, second))
         another, judged = (None, 3) if same_bits(third.early, first_copy) else (third.early, 2)
+        held = [first] if first_copy.nbytes <= HELD_BYTES else []
         del first, second, third, settled  # results take most of the memory of a large case
-        later = repeat(caller, first_copy, another, third_call_s, repeats, partial(judge_draw, problem=problem, draw=0))
+        judge_first = partial(judge_draw, problem=problem, draw=0)
+        later = repeat(caller, first_copy, another, third_call_s, repeats, judge_first, held)
+        wrong = _faults(later, held, first_copy, wrong)
     except RefusedError as refused:
         return CheckResult(False, str(refused), perf_counter() - begin)
     on_phase(Phase.JUDGING)
@@ -201,7 +209,8 @@ def check_briefly(caller: Caller, problem: Problem, repeats: Duration) -> tuple[
     result = caller.call(0)
     wrong = _misuses(problem, 0, result, ())
     call_s, judge_result = perf_counter() - begin, partial(judge_draw, problem=problem, draw=0)
-    later = repeat(caller, result.early, None, call_s, repeats, judge_result)
+    later = repeat(caller, result.early, None, call_s, repeats, judge_result, [result])
+    wrong = _faults(later, [result], result.early, wrong)
     outputs = [each for each in (result.early, later.worst) if each is not None]
     verdicts = [judge_result(result.early), *later.verdicts]
     found = [(each, verdict) for each, verdict in zip(outputs, verdicts, strict=True) if not verdict.agrees][:1]
@@ -211,6 +220,28 @@ def check_briefly(caller: Caller, problem: Problem, repeats: Duration) -> tuple[
 
 def _misuses(problem: Problem, draw: int, result: Result, earlier: Sequence[Result]) -> dict[str, str]:
     return misuses(result, problem.buffers, problem.changed(draw), earlier)
+
+
+def _changed_later(held: Sequence[Result], copy: torch.Tensor, known: Collection[str]) -> dict[str, str]:
+    """Return the fault of held results of which one no longer has the bits of `copy`, by kind; empty if all have.
+
+    known: the kinds of faults found before, some of which explain the change.
+    """
+    explained = not EXPLAIN_CHANGES.isdisjoint(known)
+    if explained or all(same_bits(each.now(), copy) for each in held):
+        return {}
+    return {"result changed": "a later call, or another thread or process, wrote to the result of the first call"}
+
+
+def _faults(later: Repeats, held: Sequence[Result], copy: torch.Tensor, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the known faults of the use of memory, and those that repeated calls show."""
+    found = dict(known) | ({"same buffer": SHARED} if later.shares else {})
+    return found | _changed_later(held, copy, found)
+
+
+def _draws_differ(problem: Problem) -> bool:
+    """True if a right result of one draw has the bits of one of the other only by an unlikely chance."""
+    return differ(problem.truth(0), problem.truth(1), problem.output_dtype)
 
 
 def _disagreement(verdicts: Sequence[Verdict], stale: bool) -> list[str]:

@@ -31,6 +31,8 @@ CORRECTION = (
     "maximum, where they are infinite"
 )
 """Explains a NaN where the truth overflows."""
+NO_NUMBER = ", or for none: it is out of range, or given twice"
+"""Explains the number that `Truth.numbers` gives for an element that stands for none."""
 
 
 @dataclass(frozen=True)
@@ -278,8 +280,9 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position
     kind = "value" if math.isfinite(got) else "not finite"
     if truth.named is not None:
         number = truth.numbers(output[truth.index])[*local].item()
+        none = number == 0.0 if math.isnan(expected) else math.isnan(number)
         what = f"expected an element that stands for {expected:.9g}; it stands for {number:.9g}"
-        return f"{kind}: at {position(at)} got {got:.9g}, {what}"
+        return f"{kind}: at {position(at)} got {got:.9g}, {what}{NO_NUMBER if none else ''}"
     if isinstance(expected, int):
         return f"{kind}: at {position(at)} got {got}, expected {expected}" + (f" +- {limit:.0f}" if limit else "")
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""

@@ -22,7 +22,8 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer types by size in bytes, for comparing bits."""
 HEAD = 4096
 """Elements that are compared first, since results that differ mostly differ there."""
-UNFINISHED = "the result changed after the current stream had passed it: work on another stream"
+SHARED = "two calls returned the same memory, while the first result was still in use"
+UNFINISHED = "the result changed after the current stream had passed it: work on another stream, thread or process"
 
 
 class MemoryUse(Protocol):
@@ -58,10 +59,15 @@ def misuses(
         wrong["wrote outside"] = f"the call wrote to memory beside argument {beside[0] + 1}"
     elif changed:
         wrong["inputs changed"] = f"the call wrote to argument {changed[0] + 1}"
-    ranges = [each for other in earlier for each in other.ranges]
-    if any(_overlap(mine, other) for mine in used.ranges for other in ranges):
-        wrong["same buffer"] = "two calls returned the same memory, while the first result was still in use"
+    if share(used, earlier):
+        wrong["same buffer"] = SHARED
     return wrong
+
+
+def share(used: MemoryUse, earlier: Sequence[MemoryUse]) -> bool:
+    """True if a result lies in the memory of an earlier one."""
+    ranges = [each for other in earlier for each in other.ranges]
+    return any(_overlap(mine, other) for mine in used.ranges for other in ranges)
 
 
 def alias(outputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor]) -> int | None:

@@ -7,7 +7,7 @@ ones, the one that differs most.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter  # bound before any user's file can replace it
 
@@ -16,7 +16,7 @@ import torch
 from suite.checking import memory
 from suite.checking.calls import Caller, RefusedError
 from suite.checking.judge import Verdict
-from suite.checking.memory import same_bits
+from suite.checking.memory import MemoryUse, same_bits
 
 MAX_REPEATS = 1000
 """Largest number of repeated calls on the inputs of the first call."""
@@ -59,12 +59,13 @@ TELLING_S, TELLING_FILE_S = 0.014, 0.35
 class Repeats:
     """Repeated calls: how many results are judged, the worst of those with other bits, and the verdict on it.
 
-    verdicts: one, or none if all results have the bits of the first.
+    verdicts: one, or none if all results have the bits of the first. shares: a call returned memory that is in use.
     """
 
     judged: int = 0
     worst: torch.Tensor | None = None
     verdicts: tuple[Verdict, ...] = ()
+    shares: bool = False
 
 
 def repeat(
@@ -74,10 +75,12 @@ def repeat(
     call_s: float,
     duration: Duration,
     judge: Callable[[torch.Tensor], Verdict],
+    held: Sequence[MemoryUse] = (),
 ) -> Repeats:
     """Repeat the call on draw 0, whose result is `first`.
 
     another: a result of draw 0 that is known to differ. call_s: the time of one call. judge: judges a result of draw 0.
+    held: earlier results that are still in use; a call that returns their memory is the last.
     Raises `RefusedError` for a result that changes after its call.
     """
     found, spent_s, differing = Repeats(), 0.0, 0
@@ -100,6 +103,9 @@ def repeat(
         spent_s += call_s
         if result.unfinished:
             raise RefusedError(f"unfinished: {memory.UNFINISHED}")
+        if memory.share(result, held):
+            found.shares = True
+            break
         if same_bits(result.early, first):
             found.judged += 1
             continue

@@ -23,7 +23,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from random import SystemRandom
 from time import perf_counter  # bound before any user's file can replace it
@@ -32,6 +32,7 @@ from typing import Protocol
 import torch
 
 from suite.checking.calls import RefusedError, as_torch
+from suite.checking.coincidence import differ, is_one_number
 from suite.checking.judge import judge_together
 from suite.checking.memory import INTEGERS, copies_with_layout, elements_between_bands, same_bits, whole_storage
 from suite.checking.problem import Problem
@@ -41,6 +42,7 @@ from suite.implementations.bound_call import BoundCall
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
 from suite.problem.outputs import as_judged, joined
+from suite.problem.truth import Truth
 
 JUDGED_ROUNDS, JUDGED_PARTIAL = 32, 8
 """Rounds of a case that are judged: those in which every implementation is timed; then others for each implementation.
@@ -279,10 +281,9 @@ class TimedInputs:
         """
         problem, reasons = self._problem, list[str]()
         for begin in range(0, len(outputs), self._joined_at_once):
-            truth = problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
             verdicts = judge_together(
                 [joined(each) for each in outputs[begin : begin + self._joined_at_once]],
-                truth,
+                self._truth(inputs),
                 shape=problem.output_shape,
                 dtype=problem.output_dtype,
                 position=problem.position,
@@ -291,17 +292,24 @@ class TimedInputs:
             reasons += [verdict.reason for verdict in verdicts]
         return reasons
 
+    def _truth(self, inputs: Tensors) -> Iterable[Truth]:
+        problem = self._problem
+        return problem.op.exact_truth(tuple(each.to(problem.device) for each in inputs), problem.case)
+
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:
         """True if a wrong result of round `at` is the result of other inputs: of another judged round, of the round
         before a judged one, or of the check."""
         output = at.results[name]
         others = [each for each in rounds if each is not at]
-        if any(name in each.results and all(map(same_bits, each.results[name], output)) for each in others):
+        repeated = any(name in each.results and all(map(same_bits, each.results[name], output)) for each in others)
+        if repeated and not all(map(is_one_number, output)):
             return True
         earlier = [each for each in rounds if each.number <= at.number][::-1]
         inputs = [given for each in earlier for given in (each.before, each.inputs if each is not at else None)]
         candidates = [*self._problem.draws, *(given for given in inputs if given is not None)]
-        return any(not self._reasons([output], given)[0] for given in candidates[:EXAMINED_EARLIER])
+        fitting = (given for given in candidates[:EXAMINED_EARLIER] if not self._reasons([output], given)[0])
+        dtype = self._problem.output_dtype
+        return any(differ(self._truth(given), self._truth(at.inputs), dtype) for given in fitting)
 
     # Values
 

@@ -33,13 +33,16 @@ class Numpy(Adapter):
         return tensor.numpy()
 
     def is_array(self, result: Any) -> bool:
+        """NumPy's functions return a result without axes as a scalar, such as `numpy.float32`."""
         import numpy as np
 
-        return type(result) is np.ndarray
+        return type(result) is np.ndarray or (isinstance(result, np.generic) and type(result) is result.dtype.type)
 
     def to_torch(self, array: Any) -> Any:
+        import numpy as np
         import torch
 
+        array = np.asarray(array)
         name = array.dtype.name
         if name in FOREIGN:
             return torch.from_numpy(array.view(FOREIGN[name])).view(getattr(torch, name))

@@ -21,8 +21,11 @@ Change = Callable[["torch.Tensor", Case, "torch.Generator"], "torch.Tensor"]
 
 
 def _one_nan(operand: torch.Tensor, case: Case, source: torch.Generator) -> torch.Tensor:
-    """A NaN at the end of a random row: kernels treat the tail apart. The family `nan` has it in any column."""
-    numbers.put(operand, math.nan, (*_place(operand, source)[:-1], -1))
+    """A NaN at the end of a random row, in float16 at its beginning: kernels treat the tail and a first number apart.
+
+    The family `nan` has it in any column.
+    """
+    numbers.put(operand, math.nan, (*_place(operand, source)[:-1], 0 if case.dtype == "float16" else -1))
     return operand
 
 
@@ -42,7 +45,7 @@ def _subnormals(operand: torch.Tensor, case: Case, source: torch.Generator) -> t
 
 
 KINDS: dict[str, tuple[str, Change]] = {
-    "nan": ("a NaN at the end of a row", _one_nan),
+    "nan": ("a NaN at the end of a row (float16: at its beginning)", _one_nan),
     "infinity": ("two infinities", _infinities),
     "subnormal": ("subnormal numbers", _subnormals),
 }

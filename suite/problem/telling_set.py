@@ -11,7 +11,7 @@ An operation has those that it names itself, and a set that is built from its de
 5. operands one element off 16 bytes, and rows that are the first halves of longer ones, with sizes that are multiples
    of 8, and of 128;
 6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all dimensions at
-   their smallest; rows of BLOCKS elements; each dimension as ODD and as each of REMAINDERS, several in a case;
+   their smallest; rows of BLOCKS elements; each dimension as LONGER, as ROUND, as ODD and as each of REMAINDERS;
 7. each result with more than 2^16 elements;
 8. each axis of an operand or result longer than a tile, and its last two axes equal, with each value of each option;
 9. all operands with offsets of more than 31 bits, along each of their axes.

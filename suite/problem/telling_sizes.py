@@ -15,13 +15,15 @@ LONG = 1024
 """Size of one dimension while the others are 2: a multiple of every tile."""
 ODD = 131
 """Another one, odd, prime and longer than two tiles."""
-REMAINDERS = (132, 102, 120, 176)
-"""Other ones, between tiles, which are multiples of 4, 2, 8 and 16 but not of twice as much: wide loads, and blocks of
-so many elements, fit their rows, larger ones do not. Short dimensions, such as batches and heads, have the first."""
-SEVERAL = 4
+REMAINDERS = (132, 102, 120, 176, 480)
+"""Other ones, between tiles, which are multiples of 4, 2, 8, 16 and 32 but not of twice as much: wide loads, and blocks
+of so many elements, fit their rows, larger ones do not. Short dimensions, such as batches and heads, have the first."""
+SEVERAL = 2
 """Factor on elements and operations in a case of several such dimensions."""
 LONGER = 2053
 """One more, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
+ROUND = 1920
+"""Another one there, a multiple of 128 but not of 256: no power of two, but the next one is that of no other case."""
 BLOCKS = 8192
 """Length of rows that are multiples of longer blocks, with the other dimensions small, where that is few elements."""
 MANY = 2**16
@@ -46,10 +48,11 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         if max(sizes[name]) < LONG and long is not None:
             yield TellingCase(f"{name}={LONG}", long, first=False)
         limit = MANY * (FEW if max(sizes[name]) >= LONG else 1)
-        longers = (op.shape_of_sizes({**others, name: LONGER}) for others in (small, least))
-        longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
-        if longer is not None:
-            yield TellingCase(f"{name}={LONGER}", longer, first=False)
+        for size in (LONGER, ROUND):
+            longers = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
+            longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
+            if longer is not None:
+                yield TellingCase(f"{name}={size}", longer, first=False)
         blocks = op.shape_of_sizes({**small, name: BLOCKS})
         if (cost_of(op, blocks) or math.inf) < 2 * MANY and _has_rows_of(op, blocks, BLOCKS):
             yield TellingCase(f"{name}={BLOCKS}", blocks, first=False)

@@ -93,13 +93,41 @@ def test_rows_that_are_taken_for_dense_are_refused(name: str, is_wrong: Any) -> 
     assert found.reason
 
 
-@pytest.mark.parametrize("size", [2, 102, 120, 176])
+@pytest.mark.parametrize("size", [2, 102, 120, 176, 480, 1920])
 def test_a_mistake_at_a_remainder_of_a_power_of_two_is_refused(size: int) -> None:
     def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         low = len(a) & -len(a)
         return a + b * (2.0 if low == size & -size and len(a) <= max(size, 15) else 1.0)
 
     assert probe(lambda case: add, TORCH, problems("vector_add")).reason
+
+
+def test_a_mistake_at_rows_beyond_a_thousand_that_are_no_power_of_two_is_refused() -> None:
+    """Blocks of the next power of two, whose instance of 2048 is wrong; and groups of 8 rows in a grid of many."""
+    cases = problems("softmax")
+    for axis in (0, 1):
+
+        def softmax(x: torch.Tensor, axis: int = axis) -> torch.Tensor:
+            y = x.softmax(1)
+            if 1024 < x.shape[axis] <= 2048:
+                y.select(axis, -1).zero_()
+            return y
+
+        assert probe(lambda case: softmax, TORCH, cases).reason
+
+
+def test_a_nan_that_is_lost_at_the_beginning_of_rows_or_times_zeros_is_refused() -> None:
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        first = x[:, :1].clone()
+        return torch.cat((torch.where(first.isnan(), 0.0, first), x[:, 1:]), 1).softmax(1)
+
+    def matmul(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:
+        filled = (a != 0).any(0)
+        return a[:, filled] @ b[filled]
+
+    for name, function in (("softmax", softmax), ("matmul", matmul)):
+        found = probe(lambda case, function=function: function, TORCH, problems(name, "float16"))
+        assert found.reason.startswith("not finite") or "expected nan" in found.reason
 
 
 def test_a_tail_that_counts_as_zeros_in_a_maximum_is_refused() -> None:

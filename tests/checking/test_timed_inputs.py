@@ -169,6 +169,9 @@ class Kernels:
     def imprecise(self) -> torch.Tensor:
         return self.right().bfloat16().float()
 
+    def lost(self) -> torch.Tensor:
+        return torch.full_like(self.right(), torch.nan)
+
     def writes(self) -> torch.Tensor:
         result = self.right()
         self.at.buffers[1][3] = 0.0
@@ -192,11 +195,12 @@ def judged(*names: str) -> dict[str, str]:
 
 
 def test_results_of_timed_rounds_are_judged() -> None:
-    names = ("right", "remembers", "one_call_late", "imprecise", "other_form", "right_too")
+    names = ("right", "remembers", "one_call_late", "imprecise", "lost", "other_form", "right_too")
     wrong = judged(*names)
     assert wrong.keys() == set(names) - {"right", "right_too"}
     assert wrong["remembers"] == wrong["one_call_late"] == EARLIER
     assert wrong["imprecise"].startswith("value: at [")
+    assert wrong["lost"].startswith("not finite: at ["), "equal results of one number are no earlier ones"
     assert wrong["other_form"] == "shape: the result has shape (999,), expected (1000,)"
 
 

@@ -71,6 +71,14 @@ def test_the_reason_names_the_number_that_an_index_stands_for(monkeypatch: pytes
     assert found.reason == "value: at [3] got 0, expected an element that stands for 2; it stands for 1"
 
 
+@pytest.mark.parametrize("index", [-1, 3, 2])
+def test_the_reason_says_that_an_index_is_out_of_range_or_given_twice(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = verdict(torch.tensor([[1.0, 2.0, 3.0]]), [3.0, 2.0], [2, index], monkeypatch)
+    assert found.reason.endswith("stands for nan, or for none: it is out of range, or given twice")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(1, 20_001, 256), (2, 9_000, 40), (3, 70, 70)])
 def test_parts_of_a_row_are_merged_in_several_launches(shape: tuple[int, int, int], dtype: str) -> None:

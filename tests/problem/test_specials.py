@@ -21,7 +21,8 @@ def test_one_operand_is_special_and_the_others_are_as_usual(name: str, dtype: st
     assert changed.dtype == usual[position].dtype
     match specials.kind_of(name):
         case "nan":
-            assert int(changed.isnan().sum()) == 1
+            (at,) = changed.isnan().nonzero().tolist()
+            assert at[-1] == (0 if dtype == "float16" else changed.shape[-1] - 1)
         case "infinity":
             rows, columns = changed.reshape(-1, changed.shape[-1]).isinf().nonzero().unbind(1)
             assert len(rows) == 2

@@ -75,6 +75,10 @@ def sum__add_reduce(x, *, axis=None):
     return np.asarray(np.add.reduce(_wide(x), axis=axis), x.dtype)
 
 
+def sum__scalar_of_all(x, *, axis=None):
+    return x.sum(axis=axis, dtype=np.float64).astype(x.dtype)
+
+
 def matmul__dot(a, b, *, precision="ieee"):
     return np.dot(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
