@@ -248,19 +248,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", action="append", choices=list(TOOLS), help="may be repeated; default: all")
     parser.add_argument("--op", action="append", choices=ops.alone(), help="may be repeated; default: all")
-    parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: cuda*")
+    parser.add_argument("--impl", action="append", help="patterns of implementations; default: cuda,cuda/*")
     parser.add_argument("--jobs", type=int, default=1, help="tools that run at the same time")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
     parser.add_argument("--out", type=Path, help="folder of sanitizer.json and .md; default results/<device>/proof")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--changed-for", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    patterns = options.impl or ["cuda", "cuda/*"]
+    patterns = [pattern for each in options.impl or ["cuda,cuda/*"] for pattern in each.split(",")]
     if options.child:
         with tempfile.TemporaryDirectory() as folder:
             build_changed(options.changed_for, options.child, Path(folder))
             call_all(options.child, patterns)
         return 0
+    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.alone()}
+    names = {name: found for name, found in names.items() if found}
+    if not names:
+        parser.error(f"--impl {','.join(patterns)}: no implementation of these operations has such a name")
     executable = sanitizer()
     if executable is None:
         print("compute-sanitizer is not on PATH; it comes with the CUDA toolkit", file=sys.stderr)
@@ -270,7 +274,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = hardware.environment_record("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
     rows: list[SanitizerRow] = []
-    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.alone()}
     with ThreadPoolExecutor(options.jobs) as executor:
         list(executor.map(lambda operation: build_first(operation, names[operation], options.timeout), names))
         waiting = [

@@ -75,9 +75,10 @@ echo "========= ERROR SUMMARY: $n errors"
     built: list[str] = []
     monkeypatch.setattr(sanitize, "build_first", lambda operation, *_: built.append(operation))
     out = tmp_path / "out"
-    assert main(["--op", "sigmoid", "--op", "matmul", "--jobs", "3", "--out", str(out)]) == 1
+    given = ["--op", "sigmoid", "--op", "matmul", "--impl", "cuda,cuda/vectorized,cuda/mma"]
+    assert main([*given, "--jobs", "3", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
-    assert "OFF racecheck matmul: 2 errors in 5 calls of cuda, " in printed
+    assert "OFF racecheck matmul: 2 errors in 5 calls of cuda, cuda/mma" in printed
     assert "8 rows: 6 clean, 40 calls" in printed
     rows = json.loads((out / "sanitizer.json").read_text(encoding="utf-8"))
     assert [(row["operation"], row["tool"]) for row in rows] == [
@@ -87,6 +88,12 @@ echo "========= ERROR SUMMARY: $n errors"
     kept = {path.name: path.read_text(encoding="utf-8") for path in out.glob("*.txt")}
     assert set(kept) == {"racecheck-matmul.txt", "racecheck-sigmoid.txt"}
     assert "2 errors" in kept["racecheck-matmul.txt"]
+
+
+def test_a_pattern_without_an_implementation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--op", "sigmoid", "--impl", "cuda/fastest"])
+    assert "--impl cuda/fastest: no implementation of these operations has such a name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
