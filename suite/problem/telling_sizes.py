@@ -23,7 +23,7 @@ SEVERAL = 2
 LONGER = 2053
 """One more, odd and longer than two blocks of 1024, in operations where such a case has few elements."""
 ROUND = 1920
-"""Another one there, a multiple of 128 but not of 256: no power of two, but the next one is that of no other case."""
+"""Another one there, for matrices and vectors. It is no power of two, and the next one is that of no other case."""
 BLOCKS = 8192
 """Length of rows that are multiples of longer blocks, with the other dimensions small, where that is few elements."""
 MANY = 2**16
@@ -51,7 +51,7 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         for size in (LONGER, ROUND):
             longers = (op.shape_of_sizes({**others, name: size}) for others in (small, least))
             longer = next((shape for shape in longers if (cost_of(op, shape) or limit) < limit), None)
-            if longer is not None:
+            if longer is not None and (size != ROUND or _is_of_a_matrix(op, longer, size)):
                 yield TellingCase(f"{name}={size}", longer, first=False)
         blocks = op.shape_of_sizes({**small, name: BLOCKS})
         if (cost_of(op, blocks) or math.inf) < 2 * MANY and _has_rows_of(op, blocks, BLOCKS):
@@ -59,6 +59,12 @@ def extreme_sizes(op: Declared) -> Iterator[TellingCase]:
         none = op.shape_of_sizes({**usual, name: 0})
         if 0 not in sizes[name] and cost_of(op, none) is not None and 0 not in op.output_shape(op.case(none)):
             yield TellingCase(f"{name}=0", none, first=False)
+
+
+def _is_of_a_matrix(op: Declared, shape: Shape, size: int) -> bool:
+    """True if an operand of two axes at most, and no operand of more, has an axis of this size."""
+    arrays = [array for array in op.operands(op.case(shape)) if size in array]
+    return bool(arrays) and max(map(len, arrays)) <= 2
 
 
 def _has_rows_of(op: Declared, shape: Shape, size: int) -> bool:

@@ -16,7 +16,7 @@ from cuda_ref.build import compiler, libraries
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
 SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
-IN_MAKE_TEST = {"linear_sigmoid/wgmma", "layer_norm/cluster"}
+IN_MAKE_TEST = {"grouped_matmul_grad/wgmma", "layer_norm/cluster"}
 """One kernel that multiplies, and one of a cluster. nvcc takes up to ten seconds for one."""
 WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows|count_targets|add_logits|to_gradients|transpose"
 """Kernels before and after those that multiply."""
