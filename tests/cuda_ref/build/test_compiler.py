@@ -28,6 +28,7 @@ SPILLS = {
     "paged_attention/decode": 184,
     "all_reduce/_shares": 8,
     "matmul/stream": 144,
+    "int4_matmul/few": 0,
     "top_k/maxima": 16,
     "matmul/mma": 32,
     "matmul/_narrow": 72,
@@ -43,7 +44,7 @@ SPILLS = {
 The plain kernel of attention has 128 float32 numbers in each thread for D=256,
 and spills on the newest GPUs alone. paged_attention/decode spills 184 bytes with float8 on GPUs before compute
 capability 8.9, which have no instruction that converts it, and at most 16 on others. The sum over
-eight ranks in bfloat16 spills a number."""
+eight ranks in bfloat16 spills a number. int4_matmul/few has a stack frame on the newest GPUs, and spills nothing."""
 LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
 KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 IN_MAKE_TEST = {(name, "sm_80") for name in [each for each in KERNELS if each not in LARGE][1::48]}
