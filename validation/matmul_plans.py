@@ -282,6 +282,8 @@ def main() -> int:
         return 0
     kernels = given.kernels.split(",")
     if given.check:
+        if given.precision != "ieee":
+            parser.error(f"--check covers the plans of 16 bits; got --precision {given.precision}")
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = matmul_shapes.chosen(given)
     float8 = DTYPES[given.precision].itemsize == 1

@@ -66,7 +66,7 @@ class Costs(NamedTuple):
     few_cluster_us: float = 0.929
     few_step_us: float = 0.796
     few_row_us: float = 0.0586  # extra time per row
-    few_words_share: float = 1.5  # multiple of the time of reading, word by word
+    few_words_share: float = 1.5  # multiple of the time of reading, word by word: assumed, not fitted
     short_launch_us: float = 1.9
     short_term_us: float = 0.015
     skinny_launch_us: float = 0.06694  # added to the launch in 16 bits

@@ -129,3 +129,12 @@ def test_the_tables_say_what_each_kernel_gains(tmp_path: Path) -> None:
     shown = matmul_plan_tables.table({"two": matmul_plan_tables.read(path)})
     assert "| wgmma | 1 | 1.705, 1.70 |" in shown
     assert "| mma | 1 | 4.000, 4.00 |" in shown
+
+
+def test_plans_of_other_precisions_are_not_said_to_be_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["matmul_plans.py", "--check", "--precision", "tf32"])
+    with pytest.raises(SystemExit, match="2"):
+        matmul_plans.main()
+    assert "--check covers the plans of 16 bits; got --precision tf32" in capsys.readouterr().err
