@@ -22,7 +22,7 @@ MAX_TOKENS = 1 << 24
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", metavar="FILE", help="Instead of --op: a layer of the model of a Hugging Face config.json."
+        "--model", metavar="FILE", help="Instead of --op: a layer of the model in a Hugging Face config.json."
     ),
 ]
 TokensOption = Annotated[
