@@ -24,7 +24,7 @@ def int4_matmul(
     """y[m, n] = sum over k of x[m, k] scale[n, k // 128] (code[n, k] - 8), in bfloat16.
 
     x (M, K) and scale (N, K / 128) bfloat16, weight (N, K / 2) uint8; M at least 1, N a multiple of 16, K of 128. The
-    operator has an order of codes of its own: each call packs the weights again, which takes most of the time of few
+    operator needs another order of codes, so each call packs the weights again, which takes most of the time for few
     rows.
 
     Raises ValueError for arguments that break the contract; NotImplementedError for float16, other sizes, and zero: the

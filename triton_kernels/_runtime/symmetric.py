@@ -111,9 +111,9 @@ def as_they_arrive(
     256 bytes, and stay until the next call but one. `use` queues work on the current stream.
     chained: each call needs the result of the one before. Other calls alternate between two streams: blocks of one
     begin on multiprocessors that the last blocks of the one before leave idle.
-    On a GPU each rank sends its tensors by copies that need no multiprocessor, on a stream of their own. Kernels by
-    which the ranks meet do need one, and wait for persistent kernels, so none stands before a copy. A CUDA graph cannot
-    repeat this: calls use the halves of the memory in turns, which the host counts.
+    On a GPU each rank sends its tensors by copies on a separate stream, which need no multiprocessor. No copy waits for
+    a kernel in which the ranks meet: such a kernel needs a multiprocessor, and may wait for a persistent kernel.
+    A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
     """
     xs, ranks, rank, device = [x.contiguous() for x in xs], group.size(), group.rank(), xs[0].device
     count, of_rank = xs[0].numel(), len(xs) * 256 * -(-xs[0].numel() * xs[0].element_size() // 256)
