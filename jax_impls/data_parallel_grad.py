@@ -29,6 +29,6 @@ def data_parallel_grad(
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
     if x.size == 0 or weight.size == 0:
-        raise NotImplementedError("data_parallel_grad: shard_map compiles no product without terms or results")
+        raise NotImplementedError("data_parallel_grad: shard_map cannot compile an empty product")
     dx, dweight, dbias = linear_sigmoid_grad(x, weight, bias, dy, precision=precision)
     return dx, *jax.lax.psum((dweight, dbias), group)

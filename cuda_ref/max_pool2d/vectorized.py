@@ -29,7 +29,7 @@ def max_pool2d(
     *outer, stride_c = x.stride()
     if stride_c != 1 or C % lanes != 0 or any(each % lanes for each in outer) or x.data_ptr() % PACK_BYTES != 0:
         raise NotImplementedError(
-            f"max_pool2d: channels must be packs of {lanes} aligned neighbours; got {tuple(x.shape)}, {x.stride()}"
+            f"max_pool2d: channels must be contiguous, in aligned packs of {lanes}; got {tuple(x.shape)}, {x.stride()}"
         )
     out = x.new_empty(N, P, Q, C)
     packs = out.numel() // lanes

@@ -39,7 +39,7 @@ def max_pool2d_grad(
         *outer, stride_c = each.stride()
         if stride_c != 1 or C % lanes != 0 or any(step % lanes for step in outer) or each.data_ptr() % PACK_BYTES != 0:
             raise NotImplementedError(
-                f"max_pool2d_grad: channels of {name} must be packs of {lanes} aligned neighbours; "
+                f"max_pool2d_grad: channels of {name} must be contiguous, in aligned packs of {lanes}; "
                 f"got {tuple(each.shape)}, {each.stride()}"
             )
     if window[0] != window[1] or window[0] not in SIZES:

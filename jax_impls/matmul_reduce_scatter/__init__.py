@@ -22,5 +22,5 @@ def matmul_reduce_scatter(
     """
     check_split_matmul(x, w, jax.lax.axis_size(group), precision=precision)
     if x.shape[1] == 0:
-        raise NotImplementedError("matmul_reduce_scatter: shard_map compiles no product without terms; got K=0")
+        raise NotImplementedError("matmul_reduce_scatter: shard_map cannot compile a product with K=0")
     return jax.lax.psum_scatter(matmul(x, w, precision=precision), group, tiled=True)

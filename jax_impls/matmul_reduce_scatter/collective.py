@@ -24,7 +24,7 @@ def matmul_reduce_scatter(
     """
     M, N, K = check_split_matmul(x, w, jax.lax.axis_size(group), precision=precision)
     if K == 0:
-        raise NotImplementedError("matmul_reduce_scatter: shard_map compiles no product without terms; got K=0")
+        raise NotImplementedError("matmul_reduce_scatter: shard_map cannot compile a product with K=0")
     ranks, rank = jax.lax.axis_size(group), jax.lax.axis_index(group)
     to_next = [(each, (each + 1) % ranks) for each in range(ranks)]
     acc = None

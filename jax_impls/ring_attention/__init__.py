@@ -29,7 +29,7 @@ def ring_attention(
     """
     _, _, _, S, _ = check_ring_attention(q, k, v)
     if q.size == 0:
-        raise NotImplementedError("ring_attention: shard_map compiles no attention without queries")
+        raise NotImplementedError("ring_attention: shard_map cannot compile attention without queries")
     kv = jax.lax.all_gather(jnp.stack((k, v)), group, axis=3, tiled=True)
     visible = None
     if causal:

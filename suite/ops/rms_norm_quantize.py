@@ -49,7 +49,7 @@ class RmsNormQuantize(Quantize):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "uneven": Family(
-            "columns and weights of very different sizes: a scale of another group shows",
+            "columns and weights of very different sizes, which expose the scale of another group",
             numbers.per_operand(uneven, uneven_weights),
             shapes=((137, 264),),
             options={"to": ("float8_e4m3fn", "int8")},

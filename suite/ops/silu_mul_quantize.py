@@ -44,7 +44,7 @@ class SiluMulQuantize(Quantize):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "uneven": Family(
-            "rows and columns of b of very different sizes: a scale of another group shows",
+            "rows and columns of b of very different sizes, which expose the scale of another group",
             numbers.per_operand(numbers.normals, uneven),
             shapes=((137, 264),),
             options={"to": ("float8_e4m3fn", "int8")},

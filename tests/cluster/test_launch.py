@@ -106,7 +106,7 @@ def test_the_manifest_follows_the_schema_of_kubernetes() -> None:
 
 def test_one_way_to_start_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch, "cluster", "start", "--slurm", "--hosts", "a") == 2
-    assert "takes one of --local N, --hosts" in capsys.readouterr().err
+    assert "needs one of --local N, --hosts" in capsys.readouterr().err
     assert call(monkeypatch, "cluster", "start", "--slurm", "--insecure") == 2
     assert "--insecure is for --local only" in capsys.readouterr().err
 

@@ -32,7 +32,7 @@ def int4_matmul(
     """
     M, N, K = check_int4_matmul(x, weight, scale, zero)
     if zero is not None:
-        raise NotImplementedError("int4_matmul: torch's operator adds rounded numbers; it subtracts no zero points")
+        raise NotImplementedError("int4_matmul: torch's operator adds rounded numbers, not zero points")
     if x.dtype != torch.bfloat16:
         raise NotImplementedError(f"int4_matmul: torch's operator is for bfloat16; got {x.dtype}")
     if M == 0 or N == 0 or K == 0 or N % ROWS != 0 or K % GROUP != 0:
