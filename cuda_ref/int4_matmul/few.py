@@ -72,7 +72,7 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
 
 
 def fastest(kernel: str, of_a_box: dict[int, float], x: Tensor, weight: Tensor) -> Plan:
-    """The fastest plan of a kernel by the model. of_a_box: by the rows of a tile, the time in ns that a box takes."""
+    """The fastest plan of a kernel by the model. of_a_box: time per box in ns, for each number of rows of a tile."""
     processors = multiprocessors(x.device) if x.is_cuda else 1
     boxes, N = -(-x.shape[1] // BOX), len(weight)
 

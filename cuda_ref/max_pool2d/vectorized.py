@@ -18,7 +18,7 @@ def max_pool2d(
     """out[n, p, q, c] = max over r < R, s < S of x[n, p stride + r - padding, q stride + s - padding, c], inside x.
 
     Shapes, dtypes and devices are those of the plain kernel; C and the strides of x must be multiples of 16 bytes, and
-    channels neighbours.
+    channels contiguous.
     Raises: ValueError as the plain kernel does; NotImplementedError for other channels, strides and addresses, and for
     2^31 packs and more; build.CudaError if the launch fails.
     Source: see vectorized.cu.

@@ -27,7 +27,7 @@ def max_pool2d_grad(
     If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes, dtypes and devices are those of the plain kernel; windows are 2 x 2 or 3 x 3. C and the strides of x
-    and dy must be multiples of 16 bytes, and channels neighbours. Sums in float32, rounded once. dx is contiguous.
+    and dy must be multiples of 16 bytes, and channels contiguous. Sums in float32, rounded once. dx is contiguous.
     Raises: ValueError as the plain kernel does; NotImplementedError for other windows, channels, strides and addresses,
     and for 2^31 packs and more; build.CudaError if the launch fails.
     Source: see winners.cu.
