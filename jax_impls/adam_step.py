@@ -47,7 +47,7 @@ def adam_step(
 
 @partial(jax.jit, static_argnames=("decoupled",))
 def _step(param: Array, grad: Array, m: Array, v: Array, factors: tuple[float, ...], *, decoupled: bool) -> Results:
-    """The factors are an array, copied to the device at once: constants would be compiled anew for each step."""
+    """The factors are one array, copied to the device in one piece: constants would be compiled anew for each step."""
     beta1, rest1, beta2, rest2, rate, root_factor, eps, decay = factors
     p, g = param.astype(jnp.float32), grad.astype(jnp.float32)
     if decoupled:

@@ -26,7 +26,7 @@ def cross_entropy(
     q is 1 - label_smoothing at the target, plus label_smoothing / V. Rows whose target is `ignore_index` have loss 0
     and gradient 0, and do not count.
     float32, float16 or bfloat16; computed in float32 and rounded once; the loss is float32. Raises ValueError for other
-    shapes and dtypes. A target that is no column gives NaN in its row.
+    shapes and dtypes. A target outside [0, V) gives NaN in its row.
     """
     V = check_cross_entropy(logits, target, label_smoothing=label_smoothing)[1]
     counted = target != ignore_index

@@ -25,10 +25,10 @@ def data_parallel_grad(
     x and dy are one device's rows; weight and bias are the same on all. Call this inside shard_map; XLA's scheduler
     decides what runs during the sums. float32, float16 or bfloat16.
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU and for an
-    empty x or weight: shard_map compiles no function that reads none of its operands.
+    empty x or weight: shard_map cannot compile a function that ignores all its operands.
     """
     check_linear("data_parallel_grad", x, weight, bias, dy, precision=precision)
     if x.size == 0 or weight.size == 0:
-        raise NotImplementedError("data_parallel_grad: shard_map compiles no product without terms or results")
+        raise NotImplementedError("data_parallel_grad: shard_map cannot compile an empty product")
     dx, dweight, dbias = linear_sigmoid_grad(x, weight, bias, dy, precision=precision)
     return dx, *jax.lax.psum((dweight, dbias), group)

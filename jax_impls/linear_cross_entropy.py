@@ -25,7 +25,7 @@ def linear_cross_entropy(
     The logits of a block of columns are computed twice: for the sum of exponentials, and for the gradients. The last
     block ends at V and may overlap the one before; the columns of the overlap are masked.
     float32, float16 or bfloat16. Logits and sums are float32, the gradients of logits are rounded as factors of
-    products. Raises ValueError for other shapes and dtypes. A target that is no column gives NaN.
+    products. Raises ValueError for other shapes and dtypes. A target outside [0, V) gives NaN.
     """
     T, V, H = check_linear_cross_entropy(x, weight, target)
     if T == 0 or V == 0:

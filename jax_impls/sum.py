@@ -16,7 +16,7 @@ DTYPES_BEYOND = ("float64",)
 
 @partial(jax.jit, static_argnames=("axis",))
 def sum(x: Float[Array, "M N"], *, axis: int | None = None) -> Float[Array, ""] | Float[Array, M] | Float[Array, N]:
-    """The sum of all elements (axis None), of each column (0) or of each row (1) of x (M, N), any strides.
+    """The sum of all elements (axis None), of each column (0) or of each row (1) of x (M, N).
 
     float32, float16 or bfloat16; added in float32 and rounded once. Raises ValueError for other shapes, dtypes, axes.
     """

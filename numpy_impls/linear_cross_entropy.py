@@ -20,7 +20,7 @@ def linear_cross_entropy(
     """(loss, dx, dweight): the `cross_entropy` of x weight^T with target, and the gradients of the mean loss.
 
     float32, float16 or bfloat16, any strides; everything in float32, and the results are rounded. It holds the logits,
-    (T, V). Raises ValueError for other shapes and dtypes, and for a target that is no column.
+    (T, V). Raises ValueError for other shapes and dtypes, and for a target outside [0, V).
     """
     check_linear_cross_entropy(x, weight, target)
     rows, matrix = (each.astype(np.float32) for each in (x, weight))

@@ -98,7 +98,7 @@ def compare(
         operation: names, or `all`.
         shapes: one size or several, of a single operation. Without sizes, its default cases run.
         implementations, exclude: patterns of names to run and to leave out, such as `cuda*`. Without patterns, all run.
-        files: `.py` and `.cu` files of yours, as for `--with`. They run with your rights.
+        files: `.py` and `.cu` files of yours, as for `--with`. They run with your permissions.
         out: a folder for CSV, Markdown and environment record; None writes nothing. `force` replaces files there.
         on_step: called with a line that describes the next step.
         options: options of the operations, one value or several: `causal=True`, `layout=["nn", "nt"]`.

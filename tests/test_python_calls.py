@@ -132,7 +132,7 @@ def test_a_folder_with_results_is_refused_and_replaced_if_forced(
 ) -> None:
     (tmp_path / "vector_add.csv").write_text("mine", encoding="utf-8")
     monkeypatch.setattr("suite.runner.compare.compare", lambda *_, **__: [])
-    with pytest.raises(UsageError, match=r"vector_add\.csv is there already, .* with out=\.\.\., or force=True"):
+    with pytest.raises(UsageError, match=r"vector_add\.csv exists and .* with out=\.\.\., or force=True"):
         suite.compare("vector_add", shapes=8, device="cpu", out=tmp_path)
     suite.compare("vector_add", shapes=8, device="cpu", out=tmp_path, force=True)
 

@@ -98,7 +98,7 @@ def call(module: ModuleType, N: int, dtype: torch.dtype = torch.float32) -> dict
 def write_tuned(*entries: _tuned.Entry, version: str = "3.6.0") -> None:
     """A file of tuned configurations of an H200; what this process has read of others is forgotten."""
     tuned.write(_tuned.path_for(H200.name, version), entries, device=H200.name, version=version, driver="1")
-    _tuned._answers.cache_clear()
+    _tuned._entries.cache_clear()
 
 
 THREE = ("torch.float32",) * 3

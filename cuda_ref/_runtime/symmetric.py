@@ -1,8 +1,8 @@
 """Memory of every rank of a process group that each of them can read and write.
 
 On GPUs this is torch's symmetric memory, mapped over NVLink. On a CPU it is a file in shared memory, mapped by all.
-Kernels find the memory of all ranks by a table of addresses. Its first HEADER bytes are theirs to synchronize with:
-flags of each block, and a word of each block: the number of calls, whose lowest bit is the half that a call uses.
+Kernels find the memory of all ranks by a table of addresses. They synchronize by its first HEADER bytes: flags of each
+block, and a word of each block that counts calls. The lowest bit of the count is the half that a call uses.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/symmetric.py and copy it to the other;
 a test compares them.
@@ -109,11 +109,11 @@ def as_they_arrive(
 
     xs: tensors of one shape and dtype, the same on all ranks. Those of other ranks are contiguous, lie at multiples of
     256 bytes, and stay until the next call but one. `use` queues work on the current stream.
-    chained: each call needs the result of the one before. Other calls alternate between two streams: blocks of one
-    begin on multiprocessors that the last blocks of the one before leave idle.
-    On a GPU each rank sends its tensors by copies that need no multiprocessor, on a stream of their own. Kernels by
-    which the ranks meet do need one, and wait for persistent kernels, so none stands before a copy. A CUDA graph cannot
-    repeat this: calls use the halves of the memory in turns, which the host counts.
+    chained: each call needs the result of the one before. If it does not, calls alternate between two streams: blocks
+    of one call begin on multiprocessors that the last blocks of the call before leave idle.
+    On a GPU each rank sends its tensors by copies on a separate stream, which need no multiprocessor. No copy waits for
+    a kernel in which the ranks meet: such a kernel needs a multiprocessor, and may wait for a persistent kernel.
+    A CUDA graph cannot repeat this: calls use the halves of the memory in turns, which the host counts.
     """
     xs, ranks, rank, device = [x.contiguous() for x in xs], group.size(), group.rank(), xs[0].device
     count, of_rank = xs[0].numel(), len(xs) * 256 * -(-xs[0].numel() * xs[0].element_size() // 256)
@@ -258,7 +258,7 @@ def all_reduce_during(
 
 
 class _Exchange(NamedTuple):
-    """Vectors whose sums over the ranks are made in shares, one of each rank. Shares lie at multiples of 256 bytes."""
+    """Vectors that are summed over the ranks: each rank adds one share. Shares lie at multiples of 256 bytes."""
 
     xs: Sequence[Tensor]
     sums: list[Tensor]

@@ -1,4 +1,4 @@
-"""A step of Adam in CUDA, the definition: one thread updates one parameter."""
+"""A step of Adam in CUDA, the plain kernel: one thread updates one parameter."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""A residual connection and root mean square normalization in CUDA, the definition: a warp reads its row twice."""
+"""A residual connection and root mean square normalization in CUDA, the plain kernel: a warp reads its row twice."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -17,7 +17,7 @@ def add_rms_norm(x: Matrix, residual: Matrix, weight: Float[Tensor, "N"], *, eps
     """(y, r): r = x + residual, y[i, j] = r[i, j] * weight[j] / sqrt(mean over k of r[i, k]^2 + eps).
 
     Shapes: x and residual (M, N), weight (N,), any strides; the outputs are contiguous. Strided vectors are copied.
-    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is of the sum before its rounding.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once. y is computed from the sum before its rounding.
     Tail: the lanes of a warp take every 32nd column up to N. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.

@@ -45,5 +45,5 @@ def _checked(x: Tensor, w: Tensor, precision: str) -> Tensor | None:
     """Raises the errors that `all_gather_matmul` documents. Returns a result if the product is empty or zero."""
     empty = wgmma.checked(x, w, None, None, precision)
     if x.element_size() != 2:
-        raise NotImplementedError(f"all_gather_matmul: the choice is written for 16 bits; got {x.dtype}")
+        raise NotImplementedError(f"all_gather_matmul: auto takes float16 and bfloat16; got {x.dtype}")
     return empty

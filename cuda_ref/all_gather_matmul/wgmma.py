@@ -25,7 +25,7 @@ def all_gather_matmul(
     if empty is not None:
         return out.zero_()
     if M * N * x.element_size() % 16:
-        raise NotImplementedError(f"all_gather_matmul: M N must be a multiple of 16 bytes; got M={M}, N={N}")
+        raise NotImplementedError(f"all_gather_matmul: M x N elements must fill packs of 16 bytes; got M={M}, N={N}")
 
     def product(rank: int, rows: Tensor) -> None:
         wgmma.run(wgmma.choose(rows, w, precision), rows, w, precision, out=out[rank * M : (rank + 1) * M])

@@ -1,4 +1,4 @@
-"""The gradients of attention in CUDA, the definition: four lanes compute one query or one key, all in float32."""
+"""The gradients of attention in CUDA, the plain kernel: four lanes compute one query or one key, all in float32."""
 
 import math
 

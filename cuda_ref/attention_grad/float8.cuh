@@ -50,10 +50,10 @@ __device__ __forceinline__ Place place_at(int index, int heads, int rows, int to
     return {first + within % count, within / count};
 }
 
-// Tiles of ROWS rows in the form of which wgmma reads them as a right operand that is summed over the rows: columns
-// become rows of 128 swizzled bytes, each with 128 rows of x or, if a tile has 64, with 64 rows of column d and of
-// column 64 + d, if there is one. Place 4 c + 2 b + i of 16 rows gets row 8 b + 2 c + i, the order in which a thread
-// holds sums of wgmma. Rows beyond the head are zeros. One block transposes one tile.
+// Transposes tiles of ROWS rows of x for wgmma, which reads them as a right operand and sums over the rows. One block
+// transposes one tile. A column becomes a row of 128 swizzled bytes: 128 rows of x or, in tiles of 64 rows, the 64 rows
+// of column d and of column 64 + d, if there is one. Place 4 c + 2 b + i of 16 rows gets row 8 b + 2 c + i, the order
+// in which a thread holds sums of wgmma. Rows beyond the head are zeros.
 template <int D, int ROWS>
 __global__ void transpose(const uint8_t* __restrict__ x, HeadStrides strides, uint8_t* __restrict__ out, int H, int S,
                           int tiles) {

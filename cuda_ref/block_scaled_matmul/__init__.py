@@ -1,4 +1,4 @@
-"""Product of float8 codes with scales of groups in CUDA, the definition: one thread for each element of the output."""
+"""Product of float8 codes with scales of groups in CUDA, the plain kernel: one thread for each output element."""
 
 import torch
 from jaxtyping import Float

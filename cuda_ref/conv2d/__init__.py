@@ -1,4 +1,4 @@
-"""Convolution of images in CUDA, the definition: one thread computes one element of the output."""
+"""Convolution of images in CUDA, the plain kernel: one thread computes one element of the output."""
 
 from jaxtyping import Float
 from torch import Tensor

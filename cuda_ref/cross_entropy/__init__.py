@@ -19,7 +19,7 @@ def cross_entropy(
     Shapes: logits (T, V), target (T,), any strides; the outputs are contiguous. Indices are int64.
     Tail: the lanes of a warp take every 32nd column up to V.
     Dtypes: float32, float16, bfloat16; target int64. float32 inside, rounded once; the loss is float32.
-    A target that is no column gives NaN in its row.
+    A target outside [0, V) gives NaN in its row.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """

@@ -21,7 +21,7 @@ def cross_entropy(
     Shapes: logits (T, V), rows of more than 64 KiB and at most 512 KiB; the outputs are contiguous. Indices are int64.
     Strides: each row must be contiguous and begin and end at multiples of 16 bytes; target any.
     Dtypes: float32, float16, bfloat16; target int64. float32 inside, rounded once; the loss is float32.
-    A target that is no column gives NaN in its row.
+    A target outside [0, V) gives NaN in its row.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows and on other devices;
     build.CudaError if the launch fails.

@@ -4,7 +4,7 @@
 //
 // A block counts the targets. Then one warp computes one row, in float32, and reads it three times: for the maximum, for
 // the sum, and for the gradient. A lane takes every 32nd column, so that the lanes read neighbours. A row without a
-// target gets zeros. A row whose target is no column gets NaN.
+// target gets zeros. A row whose target is outside [0, V) gets NaN.
 //
 // registers.cu reads 16 bytes per lane and keeps the row.
 //

@@ -51,7 +51,7 @@ __device__ __forceinline__ float power(float x) {
 __device__ __forceinline__ float finite_maximum(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
 // The results of a row. base: its largest logit. sum: of exp(logit - base). below: the sum of base - logit, read only
-// with smoothing. wanted: the target's logit; if the target is no column it is NaN, and so are all results.
+// with smoothing. wanted: the target's logit; if the target is outside [0, V) it is NaN, and so are all results.
 struct RowResult {
     float base, scale, offset, peak, wanted, loss;
 

@@ -20,7 +20,7 @@ def cross_entropy(
     Tail: columns beyond V are minus infinity. Rows that do not begin and end at multiples of 16 bytes are read element
     by element; rows beyond 128 KiB are read twice.
     Dtypes: float32, float16, bfloat16; target int64. float32 inside, rounded once; the loss is float32.
-    A target that is no column gives NaN in its row.
+    A target outside [0, V) gives NaN in its row.
     Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """

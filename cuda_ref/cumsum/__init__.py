@@ -1,4 +1,4 @@
-"""Prefix sums of rows in CUDA, the definition: a warp adds its row 32 elements at a time."""
+"""Prefix sums of rows in CUDA, the plain kernel: a warp adds its row 32 elements at a time."""
 
 from jaxtyping import Float
 from torch import Tensor

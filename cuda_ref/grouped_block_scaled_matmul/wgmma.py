@@ -84,7 +84,7 @@ def _strides(name: str, x: Tensor) -> list[int]:
     if any(stride <= 0 or stride % 16 != 0 for stride in strides):
         raise NotImplementedError(
             f"grouped_block_scaled_matmul: TMA needs {name} contiguous along K, the other strides multiples of 16 "
-            f"bytes, and the first element at a multiple of 16 bytes; got strides {x.stride()} at an address that is "
-            f"{x.data_ptr() % 16} beyond one"
+            f"bytes, and the first element at a multiple of 16 bytes; got strides {x.stride()}, the first element "
+            f"{x.data_ptr() % 16} bytes past such a multiple"
         )
     return strides

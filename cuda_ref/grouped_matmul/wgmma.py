@@ -95,6 +95,6 @@ def weight_layout(weight: Tensor) -> tuple[bool, int, int]:
 def _no_layout(name: str, contiguous: str, x: Tensor) -> NotImplementedError:
     return NotImplementedError(
         f"grouped_matmul: TMA needs {name} contiguous {contiguous}, the other strides multiples of 16 bytes, and the "
-        f"first element at a multiple of 16 bytes; got strides {x.stride()} at an address that is {x.data_ptr() % 16} "
-        "beyond one"
+        f"first element at a multiple of 16 bytes; got strides {x.stride()}, the first element {x.data_ptr() % 16} "
+        "bytes past such a multiple"
     )

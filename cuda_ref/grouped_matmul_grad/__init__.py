@@ -1,4 +1,4 @@
-"""Gradients of each expert's weights in CUDA, the definition: one thread for each element."""
+"""Gradients of each expert's weights in CUDA, the plain kernel: one thread for each element."""
 
 from jaxtyping import Float, Int32
 from torch import Tensor

@@ -60,7 +60,7 @@ def row_stride(name: str, x: Tensor) -> int:
     if found is None:
         raise NotImplementedError(
             f"grouped_matmul_grad: TMA needs rows of {name} contiguous, their distance a multiple of 16 bytes, and the "
-            f"first element at a multiple of 16 bytes; got strides {x.stride()} at an address that is "
-            f"{x.data_ptr() % 16} beyond one"
+            f"first element at a multiple of 16 bytes; got strides {x.stride()}, the first element "
+            f"{x.data_ptr() % 16} bytes past such a multiple"
         )
     return found[1]

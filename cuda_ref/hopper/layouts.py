@@ -27,7 +27,7 @@ def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> 
     raise NotImplementedError(
         f"matmul: TMA needs {name} contiguous {contiguous}, the other stride a multiple of {align} elements, and the "
         "first element at a multiple of 16 bytes; "
-        f"got strides {x.stride()} at an address that is {x.data_ptr() % 16} beyond one"
+        f"got strides {x.stride()}, the first element {x.data_ptr() % 16} bytes past such a multiple"
     )
 
 

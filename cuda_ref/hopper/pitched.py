@@ -31,7 +31,7 @@ def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
     for x, inner in operands:
         between = pitch(x.shape[inner], x.element_size())
         if x.shape[1 - inner] * between * x.element_size() > 2**34:
-            raise NotImplementedError(f"a copy of at most 16 GiB is made; got a matrix {tuple(x.shape)} of {x.dtype}")
+            raise NotImplementedError(f"copies of at most 16 GiB are made; got a matrix {tuple(x.shape)} of {x.dtype}")
         copy = x.new_empty(x.shape[1 - inner], between)
         rows = copy[:, : x.shape[inner]]
         copies.append(rows if inner == 1 else rows.t())

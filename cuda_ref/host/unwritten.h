@@ -1,8 +1,8 @@
-// Finds results that come from shared memory that nobody has written, or from a lane without part in a shuffle. Part of
-// checked.h.
+// Finds results from unwritten shared memory, or from a lane that takes no part in a shuffle. Part of checked.h.
 //
-// Such memory and such lanes hold a mark, a NaN that sums and products keep. To read one is no error: a tile may be read
-// beyond its written part, and a lane may drop what it gets. It is one to store it in global memory, or to add to it.
+// Such memory and such lanes hold a mark, a NaN that sums and products keep. Reading a mark is no error: a tile may be
+// read beyond its written part, and a lane may drop what it gets. Storing a mark in global memory, or adding it there,
+// is an error.
 #pragma once
 
 #include "regions.h"
@@ -61,7 +61,7 @@ CUDA_HOST_UNCHECKED static void note_source(const char* text) {
     snprintf(source.text, sizeof source.text, "%s", text);
 }
 
-// A read of shared memory, of which this block has or has not written these bytes.
+// Notes a read of shared memory. written: this block has written these bytes.
 CUDA_HOST_UNCHECKED static void note_read(const Memory& m, uintptr_t at, size_t bytes, bool written, const void* place) {
     if (written || !has_mark(at, bytes, 0)) return;
     char text[160], where[80];

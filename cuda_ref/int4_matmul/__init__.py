@@ -1,4 +1,4 @@
-"""Product with weights of 4 bits in CUDA, the definition: one thread for each element of the output."""
+"""Product with weights of 4 bits in CUDA, the plain kernel: one thread for each element of the output."""
 
 from jaxtyping import Float, UInt8
 from torch import Tensor

@@ -31,7 +31,7 @@ def config(x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None)
 
 
 def choose(x: Tensor) -> str:
-    """The kernel for so many rows of x: for few of them, reading the weights takes most of the time."""
+    """The kernel for the number of rows of x: with few rows, reading the weights takes most of the time."""
     if x.ndim != 2 or len(x) > few_wgmma.MOST_ROWS:
         return "wgmma"
     return "few" if len(x) <= few.MOST_ROWS else "few_wgmma"

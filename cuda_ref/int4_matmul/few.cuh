@@ -18,7 +18,7 @@
 
 constexpr int BOX = 2 * GROUP, X_BOXES = 4;                     // k of a box of codes, and boxes of x for it
 constexpr int MOST_BLOCKS = 8;                                  // of a cluster
-constexpr int MOST_BYTES = 195 * 1024;  // of shared memory: the L1 cache keeps the scales, of which 2 bytes are read
+constexpr int MOST_BYTES = 195 * 1024;  // of shared memory; the rest is L1 cache, for scales that are read by 2 bytes
 
 // ROWS rows of weights, WARP_ROWS for each warp, and TILES tiles of 8 rows of x in a tile; K_WARPS warps divide k.
 // Offsets in shared memory: stages, sums, barriers.

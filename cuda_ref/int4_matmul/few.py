@@ -23,9 +23,9 @@ CLUSTERED, LARGEST_GPC = 16, 18
 """Multiprocessors of a GPC that hold clusters of more than two blocks, and the most that a GPC may have."""
 # Times are in ns, fitted to an H100.
 OF_A_ROW = {8: 6.5, 16: 7.6}
-"""Time that a box takes for a row of the weights, in the kernels compiled for so many rows of x."""
+"""Time of a box for each row of the weights, by the rows of x that a kernel is compiled for."""
 LEAST_OF_A_BOX, OF_A_TILE, OF_A_CLUSTER, OF_A_PART = 280, 500, 2_400, 200
-"""Time of a box at least, and of a tile besides its boxes: in one block, in a cluster, and for each block of it."""
+"""Least time of a box; time of a tile besides its boxes: in one block, in a cluster, and for each block of it."""
 
 
 @kept
@@ -72,7 +72,7 @@ def choose(x: Tensor, weight: Tensor) -> Plan:
 
 
 def fastest(kernel: str, of_a_box: dict[int, float], x: Tensor, weight: Tensor) -> Plan:
-    """The fastest plan of a kernel by the model. of_a_box: by the rows of a tile, the time in ns that a box takes."""
+    """The fastest plan of a kernel by the model. of_a_box: time per box in ns, for each number of rows of a tile."""
     processors = multiprocessors(x.device) if x.is_cuda else 1
     boxes, N = -(-x.shape[1] // BOX), len(weight)
 

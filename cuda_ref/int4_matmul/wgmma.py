@@ -65,7 +65,7 @@ def choose(x: Tensor, weight: Tensor) -> int:
 
 
 def run(rows: int, x: Tensor, weight: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-    """The product of operands that are not empty, by tiles of so many rows."""
+    """The product of operands that are not empty, in tiles of `rows` rows of x."""
     out = x.new_empty(len(x), len(weight))
     build.launch("int4_matmul/wgmma", "int4_wgmma", x.device, *arguments(x, weight, scale, zero, out), rows)
     return out

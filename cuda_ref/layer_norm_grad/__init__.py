@@ -1,4 +1,4 @@
-"""The gradients of layer normalization in CUDA, the definition: a warp per row, then a thread per part of a
+"""The gradients of layer normalization in CUDA, the plain kernel: a warp per row, then a thread per part of a
 column."""
 
 from math import isqrt

@@ -27,7 +27,7 @@ def linear_cross_entropy(
     Dtypes: float32, float16, bfloat16; target int64. Products and sums in float32; logits, their gradients and the
     results are rounded. The loss is float32.
     Memory: 4 T H bytes for the sums of dx, and a block of about 2^23 logits.
-    A target that is no column gives NaN in its row of loss and dx, and in dweight.
+    A target outside [0, V) gives NaN in its row of loss and dx, and in dweight.
     Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if a launch fails.
     Source: see linear_cross_entropy.cu.

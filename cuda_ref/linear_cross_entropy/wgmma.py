@@ -36,10 +36,10 @@ def linear_cross_entropy(
     Shapes: x (T, H), weight (V, H), target (T,), V and H multiples of 8; the results are contiguous.
     Strides: rows of x and of weight contiguous, at multiples of 16 bytes.
     Dtypes: float16, bfloat16; target int64. Sums in float32; logits, their gradients and the results are rounded.
-    Memory: 4 T H bytes for the sums of dx, and 2 T for each column of a block: together a tenth of inputs and results,
-    or more for a block of 2^24 logits. A single block needs no sums of dx.
+    Memory: 4 T H bytes for the sums of dx, and 2 T for each column of a block: together at most a tenth of inputs and
+    results, but always enough for a block of 2^24 logits. A single block needs no sums of dx.
     With T > H only the logits of H rows fit in dweight; those of the others are computed twice.
-    A target that is no column gives NaN in its row of loss and dx, and in dweight.
+    A target outside [0, V) gives NaN in its row of loss and dx, and in dweight.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for float32, for other sizes, strides and
     devices; build.CudaError if a launch fails.

@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid in CUDA, the definition: four simple kernels."""
+"""The gradients of a linear layer with a sigmoid in CUDA, the plain kernel: four simple kernels."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Layers of LSTM cells in CUDA, the definition: a launch for each time step."""
+"""Layers of LSTM cells in CUDA, the plain kernel: a launch for each time step."""
 
 import torch
 from jaxtyping import Float

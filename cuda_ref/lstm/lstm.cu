@@ -1,4 +1,4 @@
-// A layer of LSTM cells, the definition: a launch for each time step.
+// A layer of LSTM cells, the plain kernel: a launch for each time step.
 //
 //   i, f, g, o = x_t w_ih^T + h w_hh^T + bias;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
 #include "lstm/lstm.cuh"

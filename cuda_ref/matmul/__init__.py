@@ -1,4 +1,4 @@
-"""Matrix multiplication in CUDA, the definition: one thread for each element of the output."""
+"""Matrix multiplication in CUDA, the plain kernel: one thread for each element of the output."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -4,8 +4,8 @@
 //
 // This is stream.cu for tf32: the time is that of reading the larger operand, the "stream". The other operand,
 // `few`, has few rows (or columns). A warp multiplies STRIP elements of the stream by all rows of `few`, TERMS of k
-// at a time. Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of
-// mma.sync; words if rows are no multiples of 16 bytes. The assignment of elements and terms to positions of a
+// at a time. Each thread loads 16 bytes of the stream at once, along k or across it (4 bytes if rows are not aligned to
+// 16), and holds whole fragments of mma.sync. The assignment of elements and terms to positions of a
 // fragment is free as long as both operands use the same one. The warps of a block, and the blocks of a cluster,
 // divide k. Their sums are added in shared memory, in a fixed order.
 //

@@ -45,7 +45,7 @@ class Problem(NamedTuple):
     """True if "few32" can compute it."""
     promoted: bool = False
     words: bool = False
-    """True if "few32" reads its larger operand word by word, whose rows are no multiples of 16 bytes."""
+    """True if "few32" reads its larger operand by 4 bytes, because its rows are not aligned to 16."""
 
 
 class Costs(NamedTuple):

@@ -1,4 +1,4 @@
-"""Matrix multiplication in CUDA, slower than the definition: the lanes of a warp read rows of a, far apart."""
+"""Matrix multiplication in CUDA, slower than the plain kernel: the lanes of a warp read rows of a, far apart."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -15,7 +15,7 @@ DETERMINISTIC = True
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
+    """The sum of x w over the ranks of `group`: rank r gets rows r M to (r + 1) M - 1.
 
     The products of the other ranks' rows come first, this rank's last, which needs no copy.
     The kernel is the plain one of matmul; another adds what the ranks sent.

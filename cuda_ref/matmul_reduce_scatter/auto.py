@@ -19,7 +19,7 @@ REQUIRES = "sm_90"
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
+    """The sum of x w over the ranks of `group`: rank r gets rows r M to (r + 1) M - 1.
 
     Shapes, strides, devices and errors: those of matmul/wgmma.py. Dtypes: float16, bfloat16; NotImplementedError for
     float32, and for more than 16 ranks. `config` says what runs.
@@ -47,5 +47,5 @@ def _checked(x: Tensor, w: Tensor, precision: str) -> Tensor | None:
     """Raises the errors that `matmul_reduce_scatter` documents. Returns a result if the product is empty or zero."""
     empty = wgmma.checked(x, w, None, None, precision)
     if x.element_size() != 2:
-        raise NotImplementedError(f"matmul_reduce_scatter: the choice is written for 16 bits; got {x.dtype}")
+        raise NotImplementedError(f"matmul_reduce_scatter: auto takes float16 and bfloat16; got {x.dtype}")
     return empty

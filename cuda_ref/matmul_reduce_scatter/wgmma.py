@@ -15,7 +15,7 @@ REQUIRES = "sm_90"
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
+    """The sum of x w over the ranks of `group`: rank r gets rows r M to (r + 1) M - 1.
 
     Shapes, dtypes, precisions and errors: those of matmul/wgmma.py; NotImplementedError also for more than 16 ranks.
     Source: asynchronous tensor parallelism in PyTorch (symmetric memory); matmul/wgmma.cu.

@@ -18,7 +18,7 @@ def max_pool2d(
     """out[n, p, q, c] = max over r < R, s < S of x[n, p stride + r - padding, q stride + s - padding, c], inside x.
 
     Shapes, dtypes and devices are those of the plain kernel; C and the strides of x must be multiples of 16 bytes, and
-    channels neighbours.
+    channels contiguous.
     Raises: ValueError as the plain kernel does; NotImplementedError for other channels, strides and addresses, and for
     2^31 packs and more; build.CudaError if the launch fails.
     Source: see vectorized.cu.
@@ -29,7 +29,7 @@ def max_pool2d(
     *outer, stride_c = x.stride()
     if stride_c != 1 or C % lanes != 0 or any(each % lanes for each in outer) or x.data_ptr() % PACK_BYTES != 0:
         raise NotImplementedError(
-            f"max_pool2d: channels must be packs of {lanes} aligned neighbours; got {tuple(x.shape)}, {x.stride()}"
+            f"max_pool2d: channels must be contiguous, in aligned packs of {lanes}; got {tuple(x.shape)}, {x.stride()}"
         )
     out = x.new_empty(N, P, Q, C)
     packs = out.numel() // lanes

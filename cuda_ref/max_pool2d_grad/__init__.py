@@ -1,4 +1,4 @@
-"""The gradient of max pooling in CUDA, the definition: one thread gathers the gradient of one pixel."""
+"""The gradient of max pooling in CUDA, the plain kernel: one thread gathers the gradient of one pixel."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -34,7 +34,7 @@ struct PoolStrides {
 
 __device__ __forceinline__ int clamped(int place, int size) { return min(max(place, 0), size - 1); }
 
-// The windows, along one side of an image, that hold one of some neighbouring pixels; any window if none does.
+// The windows along one axis of an image that hold a pixel from first_pixel to last_pixel; any window if none does.
 struct Windows {
     int first, last;
 

@@ -27,7 +27,7 @@ def max_pool2d_grad(
     If pixels of a window are equal, the first one counts, row by row. A NaN in x is not specified.
 
     Shapes, dtypes and devices are those of the plain kernel; windows are 2 x 2 or 3 x 3. C and the strides of x
-    and dy must be multiples of 16 bytes, and channels neighbours. Sums in float32, rounded once. dx is contiguous.
+    and dy must be multiples of 16 bytes, and channels contiguous. Sums in float32, rounded once. dx is contiguous.
     Raises: ValueError as the plain kernel does; NotImplementedError for other windows, channels, strides and addresses,
     and for 2^31 packs and more; build.CudaError if the launch fails.
     Source: see winners.cu.
@@ -39,7 +39,7 @@ def max_pool2d_grad(
         *outer, stride_c = each.stride()
         if stride_c != 1 or C % lanes != 0 or any(step % lanes for step in outer) or each.data_ptr() % PACK_BYTES != 0:
             raise NotImplementedError(
-                f"max_pool2d_grad: channels of {name} must be packs of {lanes} aligned neighbours; "
+                f"max_pool2d_grad: channels of {name} must be contiguous, in aligned packs of {lanes}; "
                 f"got {tuple(each.shape)}, {each.stride()}"
             )
     if window[0] != window[1] or window[0] not in SIZES:

@@ -1,4 +1,4 @@
-"""Codes of 8 bits with a scale for each group in CUDA, the definition: a warp reads its group twice."""
+"""Codes of 8 bits with a scale for each group in CUDA, the plain kernel: a warp reads its group twice."""
 
 import torch
 from jaxtyping import Float, Num

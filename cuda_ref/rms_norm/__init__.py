@@ -1,4 +1,4 @@
-"""Root mean square normalization of each row of a matrix in CUDA, the definition: a warp reads its row twice."""
+"""Root mean square normalization of each row of a matrix in CUDA, the plain kernel: a warp reads its row twice."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,5 +1,5 @@
-"""The gradients of root mean square normalization in CUDA, the definition: a warp per row, then a thread per part of a
-column."""
+"""The gradients of root mean square normalization in CUDA, the plain kernel: a warp per row, then a thread per part of
+a column."""
 
 from math import isqrt
 

@@ -1,4 +1,4 @@
-"""Rows over their root mean square as codes of 8 bits in CUDA, the definition: the rows' factors, then the groups."""
+"""Rows over their root mean square as codes of 8 bits in CUDA, the plain kernel: the rows' factors, then the groups."""
 
 import torch
 from jaxtyping import Float, Num

@@ -1,4 +1,4 @@
-"""The rotary position embedding of queries and keys in CUDA, the definition: one thread rotates one pair."""
+"""The rotary position embedding of queries and keys in CUDA, the plain kernel: one thread rotates one pair."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Sigmoid in CUDA, the definition: one thread computes one element."""
+"""Sigmoid in CUDA, the plain kernel: one thread computes one element."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""A gated linear unit's product in CUDA, the definition: one thread computes one element."""
+"""A gated linear unit's product in CUDA, the plain kernel: one thread computes one element."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The gradients of a gated linear unit's product in CUDA, the definition: one thread computes one element of both."""
+"""The gradients of a gated linear unit's product in CUDA, the plain kernel: one thread computes one element of both."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The product of a gated linear unit as codes of 8 bits in CUDA, the definition: a warp computes its group twice."""
+"""The product of a gated linear unit as codes of 8 bits in CUDA, the plain kernel: a warp computes its group twice."""
 
 import torch
 from jaxtyping import Float, Num

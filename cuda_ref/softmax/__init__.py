@@ -1,4 +1,4 @@
-"""Softmax of each row of a matrix in CUDA, the definition: a warp reads its row three times."""
+"""Softmax of each row of a matrix in CUDA, the plain kernel: a warp reads its row three times."""
 
 from jaxtyping import Float
 from torch import Tensor

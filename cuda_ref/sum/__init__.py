@@ -1,4 +1,4 @@
-"""Sums in CUDA, the definition: one thread adds one output, or a part of it, one element after the other."""
+"""Sums in CUDA, the plain kernel: one thread adds one output, or a part of it, one element after the other."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""Vector addition in CUDA, the definition: one thread adds one element."""
+"""Vector addition in CUDA, the plain kernel: one thread adds one element."""
 
 from jaxtyping import Float
 from torch import Tensor

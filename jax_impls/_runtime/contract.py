@@ -216,7 +216,7 @@ def check_attention(
 
 
 def check_window(operation: str, window: int | None, causal: bool, S_k: int) -> int:
-    """Checks the keys that a query sees up to its own, under a causal mask. Returns 0 if that is no limit."""
+    """Checks the number of keys, its own the last, that a query sees under a causal mask. Returns 0 for all keys."""
     if window is None:
         return 0
     if window < 1 or not causal:
@@ -283,7 +283,7 @@ def check_conv2d(
     _, R, S, _ = weight.shape
     for name, taps, size in (("R", R, H), ("S", S, W)):
         if not 1 <= taps <= size + 2 * padding:
-            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x"
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, the padded size of x"
             raise ValueError(f"conv2d: {limit}; got weight (K, R, S, C)={tuple(weight.shape)}")
     check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision, float64=float64)
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
@@ -381,7 +381,7 @@ def _check_pooling(
         raise ValueError(f"{operation}: {limit}; got stride={stride}, padding={padding}, window={(R, S)}")
     for name, taps, size in (("R", R, H), ("S", S, W)):
         if size < 1 or not 1 <= taps <= size + 2 * padding:
-            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x, and x must have pixels"
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, the padded size of x, and x must have pixels"
             raise ValueError(f"{operation}: {limit}; got x {tuple(shape)}, window (R, S)={(R, S)}")
     check_arrays(operation, arrays)
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1

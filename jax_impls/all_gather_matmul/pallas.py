@@ -28,9 +28,9 @@ def all_gather_matmul(
     check_products(x, w, precision)
     (M, K), N = x.shape, w.shape[1]
     if x.dtype == jnp.float32:
-        raise NotImplementedError(f"all_gather_matmul: JAX's kernel multiplies 16 bits; got {x.dtype}")
+        raise NotImplementedError(f"all_gather_matmul: JAX's kernel takes float16 and bfloat16; got {x.dtype}")
     if M * N * K == 0 or M % TILE_M or N % (2 * TILE_N) or K % TILE_K:
-        raise NotImplementedError(f"all_gather_matmul: JAX's kernel has no tails; got M={M}, N={N}, K={K}")
+        raise NotImplementedError(f"all_gather_matmul: JAX's kernel takes only whole tiles; got M={M}, N={N}, K={K}")
     from jax.experimental.pallas.ops.gpu import collective_matmul_mgpu as pallas
 
     tiles = pallas.TuningConfig(TILE_M, TILE_N, TILE_K, max_concurrent_steps=4, grid_tile_width=8)

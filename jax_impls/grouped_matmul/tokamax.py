@@ -24,7 +24,7 @@ def grouped_matmul(
     """
     T, _, K, N = check_grouped_matmul(x, weight, sizes)
     if x.dtype == jnp.float32:
-        raise NotImplementedError("grouped_matmul: tokamax's kernel multiplies 16 bits; got float32")
+        raise NotImplementedError("grouped_matmul: tokamax's kernel takes float16 and bfloat16; got float32")
     if T * K * N == 0:
         return jnp.zeros((T, N), x.dtype)
     result: jax.Array = tokamax.ragged_dot(x, weight, sizes, implementation="mosaic")

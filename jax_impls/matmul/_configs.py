@@ -86,7 +86,7 @@ WAIT, ELEMENT_WAIT = 750.0, 0.025  # cycles per step, and per element of a step,
 ELEMENTS_PER_CYCLE = 18.0  # rate of the loads of all programs of a multiprocessor
 FLOAT32 = 6.7  # time of a tf32 element, which is converted, relative to 16 bits
 NARROW_ROWS, NARROW_N = 0.2, 64  # extra traffic of b in narrow tiles: the share NARROW_ROWS * (NARROW_N / block_n - 1)
-ODD, UNALIGNED = 4.4, 2.6  # relative time of an element if rows have an odd length; a length of no multiple of 16 bytes
+ODD, UNALIGNED = 4.4, 2.6  # relative time of an element if rows have an odd length; if no multiple of 16 bytes
 
 Config = TileConfig | ElementsConfig
 

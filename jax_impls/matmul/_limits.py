@@ -15,7 +15,7 @@ def check_products(a: jax.Array, b: jax.Array, precision: str) -> None:
     Hopper GPU."""
     check_matmul(a, b, precision=precision)
     if precision == "ieee" and a.dtype == jnp.float32:
-        raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")
+        raise NotImplementedError("matmul: tensor cores cannot multiply float32 with precision 'ieee'")
     check_hopper("matmul")
 
 

@@ -121,7 +121,7 @@ def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
     a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, config: TileConfig, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
-    """A persistent cluster computes tiles cluster, cluster + clusters, ... of one part of K after the other.
+    """A persistent cluster computes tiles number cluster, cluster + clusters, ..., one part of K after the other.
 
     In each block the last warpgroup is the producer, the others are consumers.
     Every stage has two barriers. `full` completes when TMA has written a and b; `empty` when all readers are done: the

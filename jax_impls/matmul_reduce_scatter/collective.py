@@ -14,7 +14,7 @@ VENDOR = "XLA"
 def matmul_reduce_scatter(
     x: Float[Array, "ranks*M K"], w: Float[Array, "K N"], *, group: str, precision: str = "ieee"
 ) -> Float[Array, "M N"]:
-    """The sum of x w along the mesh axis `group`: device r gets the rows from r M on. Call this inside shard_map.
+    """The sum of x w along the mesh axis `group`: device r gets rows r M to (r + 1) M - 1. Call this inside shard_map.
 
     The sum of device r's rows starts on device r + 1 and ends on r. float32, float16 or bfloat16; each sum is rounded.
     Precision: see jax_impls.matmul. Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for
@@ -24,7 +24,7 @@ def matmul_reduce_scatter(
     """
     M, N, K = check_split_matmul(x, w, jax.lax.axis_size(group), precision=precision)
     if K == 0:
-        raise NotImplementedError("matmul_reduce_scatter: shard_map compiles no product without terms; got K=0")
+        raise NotImplementedError("matmul_reduce_scatter: shard_map cannot compile a product with K=0")
     ranks, rank = jax.lax.axis_size(group), jax.lax.axis_index(group)
     to_next = [(each, (each + 1) % ranks) for each in range(ranks)]
     acc = None

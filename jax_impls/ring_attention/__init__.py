@@ -24,12 +24,12 @@ def ring_attention(
 
     Causal: the first S // 2 rows of all devices come first, in their order, then the other rows in reverse order of the
     devices. float32, float16 or bfloat16; scores, softmax and sums in float32. Call this inside shard_map.
-    Raises ValueError for other shapes and dtypes, NotImplementedError for an empty q: shard_map compiles no function
-    that reads none of its operands.
+    Raises ValueError for other shapes and dtypes, NotImplementedError for an empty q: shard_map cannot compile a
+    function that ignores all its operands.
     """
     _, _, _, S, _ = check_ring_attention(q, k, v)
     if q.size == 0:
-        raise NotImplementedError("ring_attention: shard_map compiles no attention without queries")
+        raise NotImplementedError("ring_attention: shard_map cannot compile attention without queries")
     kv = jax.lax.all_gather(jnp.stack((k, v)), group, axis=3, tiled=True)
     visible = None
     if causal:

@@ -28,7 +28,7 @@ def ring_attention(
     """
     _, _, _, S, _ = check_ring_attention(q, k, v)
     if q.size == 0:
-        raise NotImplementedError("ring_attention: shard_map compiles no attention without queries")
+        raise NotImplementedError("ring_attention: shard_map cannot compile attention without queries")
     ranks, rank = jax.lax.axis_size(group), jax.lax.axis_index(group)
     to_previous = [(each, (each - 1) % ranks) for each in range(ranks)]
     kv, total = jnp.stack((k, v)), None

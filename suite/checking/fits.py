@@ -116,7 +116,7 @@ def _distance(ratios: torch.Tensor) -> float:
 
 
 def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.Tensor) -> float:
-    """Return the bits by which the explained errors exceed the bound of a right result."""
+    """Return the evidence: log2(MARGIN * error / bound of the variant), summed over the explained elements."""
     error = (piece.output.double() - piece.value).abs()
     error = torch.where(piece.value.isfinite(), error, variant.value.abs())
     ratios = torch.log2(MARGIN * error / limit).nan_to_num(NAN_BITS, NAN_BITS, 0.0)

@@ -170,7 +170,7 @@ def accumulated(whole: Piece) -> Iterator[Variant]:
         for programs in range(1, min(MAX_PROGRAMS, count - 1) + 1):
             before = torch.cat((torch.zeros_like(tiles[:programs]), tiles[:-programs]))
             before = before.view(-1, across, tile, tile).transpose(1, 2).reshape(value.shape)[:m, :n]
-            yield Variant("a program went on with the sums of its tile before", whole.value + before, limit)
+            yield Variant("a program began a tile with the sums of its previous tile", whole.value + before, limit)
 
 
 def subsets(count: int) -> Iterator[Sequence[int]]:

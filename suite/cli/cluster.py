@@ -10,12 +10,12 @@ from suite.cli.messages import say
 from suite.cli.options import InsecureOption, split
 from suite.core.errors import UsageError
 
-app = typer.Typer(help="Hosts that share the cases of `compare --cluster`.", no_args_is_help=True)
+app = typer.Typer(help="Start hosts that share the cases of `compare --cluster`.", no_args_is_help=True)
 
 
 @app.callback()
 def cluster() -> None:
-    """Hosts that share the cases of `compare --cluster`."""
+    """Start hosts that share the cases of `compare --cluster`."""
 
 
 @app.command("start")
@@ -23,7 +23,7 @@ def start(
     local: Annotated[
         int | None,
         typer.Option(
-            "--local", metavar="N", help="Run one here, on N GPUs, or N processes on the CPU.", min=1, max=1024
+            "--local", metavar="N", help="Run a cluster here: on N GPUs, or N processes on the CPU.", min=1, max=1024
         ),
     ] = None,
     hosts: Annotated[
@@ -35,7 +35,8 @@ def start(
         str, typer.Option("--kubernetes-manifest", metavar="IMAGE", help="Print a manifest for this container image.")
     ] = "",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", help="Port of the scheduler of --local; 0: any.", min=0, max=65535)
+        int,
+        typer.Option("--port", metavar="N", help="Port of the scheduler of --local; 0: a free one.", min=0, max=65535),
     ] = 0,
     insecure: InsecureOption = False,
 ) -> None:
@@ -46,7 +47,7 @@ def start(
     """
     given = [local is not None, bool(hosts), slurm, bool(kubernetes)]
     if sum(given) != 1:
-        raise UsageError("cluster start takes one of --local N, --hosts H1,H2, --slurm and --kubernetes-manifest IMAGE")
+        raise UsageError("cluster start needs one of --local N, --hosts H1,H2, --slurm and --kubernetes-manifest IMAGE")
     if insecure and local is None:
         raise UsageError("--insecure is for --local only: other hosts are reached over a network")
     from suite.cluster import dask_settings, launch

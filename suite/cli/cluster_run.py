@@ -24,10 +24,10 @@ def surveyed(parameters: Parameters) -> Survey | None:
     """The devices of `--cluster`; None without it. Raises `UsageError` for options that do not go with it."""
     if not parameters["cluster"]:
         if parameters["insecure"]:
-            raise UsageError("--insecure goes with --cluster")
+            raise UsageError("--insecure needs --cluster")
         return None
     if given := [name for name in HERE if parameters.get(name)]:
-        raise UsageError(f"--cluster takes no --{given[0]}, which concerns this host")
+        raise UsageError(f"--cluster: leave out --{given[0]}, which applies to this host only")
     from suite.cluster import dask_settings, hosts
 
     dask_settings.require()
@@ -42,7 +42,7 @@ def for_cluster(
     if survey.devices > survey.hosts and options.device.type == "cpu" and options.timed:
         raise UsageError("--cluster: processes that share a host's cores disturb each other's times; add --no-time")
     if options.host is not None:
-        remark("--cluster: the CPU's implementations have no rows")
+        remark("--cluster: implementations on the CPU are left out")
     left = [job for job in jobs if not job.op.over_ranks]
     if dropped := [job.op.name for job in jobs if job.op.over_ranks]:
         text = f"{', '.join(dropped)} needs the GPUs of one host: run it there with --gpus"

@@ -87,8 +87,7 @@ if TYPE_CHECKING:
     from suite.problem.source import Kind
 
 EXIT_STATUS = (
-    "Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, "
-    "2 for unusable arguments."
+    "Exit status: 0 if all that could run agrees; 1 if a row is wrong, error or timeout; 2 for invalid arguments."
 )
 
 
@@ -145,7 +144,7 @@ def compare(
     file_format: FormatOption = "csv",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every implementation against float64, time those that agree, and tabulate."""
+    """Check every implementation against float64, time those that agree, and print tables."""
     parameters, layers = cast(Parameters, command.params), layers_of(model, tokens, weights)
     op, dtype = [*split(operations), *split(op)] or operations_of(layers), dtype or own_dtype(layers)
     own, sized = _own_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file, op, layers)
@@ -221,7 +220,9 @@ def _own_file(
     given = [*(["--op"] if op else []), *(f"--{kind}" for _, kind in own)]
     if len(given) != 1:
         what = f"got {' and '.join(given)}" if given else "got none; e.g. --op matmul"
-        raise UsageError(f"compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: {what}")
+        raise UsageError(
+            f"compare needs exactly one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: {what}"
+        )
     return own[0] if own else None
 
 
@@ -236,7 +237,7 @@ def _output(given: Parameters) -> Output:
 def _folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     """The folder that `--out` or `--publish` names; None for neither. Raises `UsageError` for both."""
     if publish and out is not None:
-        raise UsageError(f"--publish writes {where.results_folder} and --out {out} another folder; give one of the two")
+        raise UsageError(f"--publish writes to {where.results_folder}, --out to {out}; give one of the two")
     return where.results_folder if publish else out
 
 

@@ -76,7 +76,7 @@ def run_comparison(
     options = replace(options, devices=_devices(jobs, parameters["gpus"], options, memory))
     if options.devices > 1 and options.host is not None:
         options = replace(options, host=None)
-        shown.remark("--gpus: the CPU's implementations have no rows, since several processes share it")
+        shown.remark("--gpus: implementations on the CPU are left out, because several processes share it")
     share = options.devices if where.type == "cpu" and memory is not None else 1
     refuse_too_large(jobs, memory and memory // share, where.name)
     refuse_unknown_baseline(jobs, shown.view.baseline)
@@ -181,7 +181,9 @@ def _with_operation_file(
     if own is None:
         return selection
     if selection.workloads:
-        raise UsageError(f"a model's shapes are of the suite's operations, and --{own[1]} has its own")
+        raise UsageError(
+            f"--model compares the suite's operations, --{own[1]} defines another one; give one of the two"
+        )
     from suite.runner.operation_file import load_operation
 
     op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
@@ -206,14 +208,14 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: Output,
     try:
         with results, console.open():
             if results.kept:
-                shown.remark(f"resumed: {len(results.kept)} rows are there already")
+                shown.remark(f"resumed: {len(results.kept)} rows exist already")
             compare = local.compare if options.devices > 1 else one_device.compare
             if cluster is not None:
                 compare = partial(remote.compare, address=cluster.address, devices=cluster.devices)
             rows = compare(jobs, options, console, results.kept)
             results.complete()
     except KeyboardInterrupt:
-        rest = f"finished rows are in {results.folder}: the same command with --resume goes on from there"
+        rest = f"finished rows are in {results.folder}; to continue, repeat the command with --resume"
         say(f"interrupted; {rest if results.begun else 'no row was finished'}")
         raise typer.Exit(130) from None
     finally:

@@ -14,17 +14,17 @@ from suite.core.errors import UsageError
 
 
 def diff(
-    base: Annotated[Path, typer.Argument(metavar="BASE", help="Results folder, or one of its tables (.csv).")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same of the run to be judged.")],
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="Results folder or table (.csv) to compare with.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Results folder or table (.csv) to judge.")],
     threshold: Annotated[
         float, typer.Option(help="Change that counts, between 0 and 1: 0.03 is three percent.")
     ] = 0.03,
     as_json: JsonOption = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="A table for a pull request on stdout.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a table for a pull request.")] = False,
 ) -> None:
-    """Compare two results of one device, row by row: SAME, FASTER, SLOWER or AMBIGUOUS, and what broke.
+    """Compare two runs on one device, row by row: SAME, FASTER, SLOWER or AMBIGUOUS, and what broke.
 
-    Exit status: 0 when nothing is slower by more than the threshold, 3 when a row is SLOWER or BROKEN, 2 when the two
+    Exit status: 0 if no row is slower by more than the threshold; 3 if a row is SLOWER or BROKEN; 2 if the two runs
     cannot be compared.
     """
     from suite.cli.console import print_lines, stdout

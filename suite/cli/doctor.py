@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 
 def doctor(
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure what the device reaches, for the column 'of limit'.")
+        bool, typer.Option("--measure", help="Measure the rates that the device reaches, for the column 'of limit'.")
     ] = False,
-    timer: Annotated[bool, typer.Option("--timer", help="Prove the timer on this GPU, by work of known cost.")] = False,
+    timer: Annotated[
+        bool, typer.Option("--timer", help="Check the timer on this GPU with work of known duration.")
+    ] = False,
     device: DeviceOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=folder, metavar="PATH", help="Folder of limits.json or of timer.csv. Default: in results/<device>/."
+            parser=folder, metavar="PATH", help="Folder for limits.json or timer.csv. Default: results/<device>/."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Device properties, toolchain and versions, and what to install.
+    """Show device properties, toolchain, versions, and what to install.
 
-    Exit status: 0; 1 when a line of the timer's proof is off, when a limit is not stable, or when there is nothing to
-    measure with.
+    Exit status: 1 if a check of the timer fails, a measured limit is not stable, or nothing here can measure; else 0.
     """
     if measure and timer:
         raise UsageError("--measure and --timer: give one of the two")
@@ -44,7 +45,7 @@ def doctor(
     elif timer:
         _prove_timer(resolve(device), out, as_json)
     elif device is not None or out is not None:
-        raise UsageError("--device and --out go with --measure or --timer")
+        raise UsageError("--device and --out need --measure or --timer")
     else:
         from rich.console import Console
 

@@ -27,11 +27,10 @@ def emulate(
         bool, typer.Option("--count", help="Count what each kernel does: requests, sectors, bank conflicts, flops.")
     ] = False,
 ) -> None:
-    """Run a whole CUDA program without a GPU, and check each access of its kernels to memory.
+    """Run a whole CUDA program without a GPU, and check each memory access of its kernels.
 
-    The program ends with its own exit status, or 1 if it has not asked for an error. An access out of bounds, a pointer
-    of the host in a kernel, a value that nothing has written and a race are errors of the launch, which name block,
-    thread, line and index.
+    A launch fails at an access out of bounds, a host pointer, an uninitialized value or a race; the error names block,
+    thread, line and index. Exit status: that of the program, or 1 if it ignores a CUDA error.
     """
     from cuda_ref.build.cache import BuildError
     from cuda_ref.build.programs import program

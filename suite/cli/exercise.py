@@ -13,13 +13,17 @@ from suite.exercises.catalogue import Exercise
 
 
 def exercise(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="cuda/03_tail, or cuda/03. Without it: a list.")] = "",
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Your file. Default: the one to edit.")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="The exercise: cuda/03_tail, or cuda/03. Default: list all.")
+    ] = "",
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Your solution. Default: the file in examples/exercises.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, where each access is checked, or cuda.")] = "cpu",
 ) -> None:
-    """Check a filled gap of the course: pass, wrong with the reason and a hint, or empty with what is missing.
+    """Check your solution of a course exercise: pass; wrong, with a reason and a hint; or empty, if a gap is left.
 
-    Exit status: 0 for pass and for the list, 1 for wrong and empty, 2 for unusable arguments.
+    Exit status: 0 for pass and for the list, 1 for wrong and empty, 2 for invalid arguments.
     """
     if not name:
         return _list()
@@ -48,7 +52,8 @@ def _after(passed: Exercise) -> None:
     names = [each.name for each in catalogue.on_path(passed.path)]
     rest = names[names.index(passed.name) + 1 :]
     print(
-        f"compare with {_shown(passed.answer)}" + (f"; next: {rest[0]}" if rest else f"; the path {passed.path} ends")
+        f"compare with {_shown(passed.answer)}"
+        + (f"; next: {rest[0]}" if rest else f"; this was the last exercise of {passed.path}")
     )
 
 
@@ -60,7 +65,7 @@ def _list() -> None:
                 print(f"docs/learn/{each.chapter}.md")
             chapter = each.chapter
             print(f"  {each.name:<26} {each.idea}")
-    print("python -m suite exercise NAME: the verdict on the file of that name in examples/exercises, which you edit")
+    print("edit a file in examples/exercises, then check it: python -m suite exercise NAME")
 
 
 def _shown(path: Path) -> str:

@@ -25,7 +25,8 @@ TABLE = "history.csv"
 
 def history(
     results: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="results/<device>, or a folder of runs. Default: here.")
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="results/<device>, or a folder of runs. Default: that of this device."),
     ] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", metavar="NAME", help="Only these operations: names or patterns.")
@@ -41,16 +42,16 @@ def history(
     ] = None,
     device: DeviceOption = None,
     formats: Annotated[
-        str, typer.Option("--format", help="Also write csv, png, svg; several with commas between them.")
+        str, typer.Option("--format", help="Also write files: csv, png, svg, separated by commas.")
     ] = "",
     out: Annotated[
         Path | None,
         typer.Option(parser=folder, metavar="PATH", help="Folder of these files. Default: history/ in FOLDER."),
     ] = None,
 ) -> None:
-    """Show how ratios and times have moved over the runs in results/<device>/runs/.
+    """Show how ratios and times changed from run to run in results/<device>/runs/.
 
-    A line for each implementation and case that at least two runs have timed. Noisy times are gaps.
+    One line for each implementation and case that at least two runs timed. Noisy times are left blank.
     """
     from suite.cli.console import print_lines, stdout
     from suite.history import load, render
@@ -69,7 +70,7 @@ def history(
     print_lines(console, render.lines_of(shown, console.width, plain=console.options.ascii_only))
     total, shown_lines = (sum(len(each.lines) for each in cases) for cases in (every, shown))
     if total > shown_lines:
-        say(f"{total - shown_lines} of {total} lines are in one run alone and are not shown")
+        say(f"not shown: {total - shown_lines} of {total} lines, which only one run timed")
     for path in _write(chosen, every, shown, out if out is not None else where / "history"):
         print(path)
 

@@ -138,16 +138,17 @@ def _operation_lines(
     example = ",".join(f"{dim}={size}" for dim, size in cases[0].dims)
     texts = [f"dimensions: {', '.join(op.dims)}; e.g. --shape {example}"]
     texts += [
-        f"{option.flag}: {option.about}" + ("" if option.is_switch else f"; {option.valid}; default {option.values[0]}")
+        f"{option.flag}: {option.about}"
+        + ("" if option.is_switch else f". Values: {option.valid}; default {option.values[0]}")
         for option in op.options
     ]
     labels: dict[str, dict[str, None]] = {}
     for case in cases:
         labels.setdefault(short_case(case.label), {})[SHORT[case.dtype]] = None
     defaults = [f"{label} in {', '.join(dtypes)}" for label, dtypes in labels.items()]
-    texts.append(f"default: {'; '.join(defaults)}")
+    texts.append(f"default cases: {'; '.join(defaults)}")
     if op.dtypes_beyond:
-        texts.append(f"dtypes if named: {', '.join(op.dtypes_beyond)}")
+        texts.append(f"dtypes that run only if named: {', '.join(op.dtypes_beyond)}")
     if signatures:
         texts += [f"--with {kind}: {text}" for kind, text in _signatures(name).items() if text]
     lines = [Text(line, style="bold") for line in wrapped(f"{name}: {op.formula}", width, indent="  ")]
@@ -186,6 +187,6 @@ def _input_lines(names: Sequence[str], width: int) -> list[Text]:
         texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))
     for name in names:
         cases = ops.get(name).all_telling
-        texts.append(f"telling: {len(cases)} small cases, part of every plain run ({name})")
-    lines = [Text("compare --inputs", style="bold")]
+        texts.append(f"telling: {len(cases)} small cases, checked in every run without --inputs ({name})")
+    lines = [Text("values of compare --inputs", style="bold")]
     return lines + [Text(line) for text in texts for line in wrapped(f"  {text}", width, indent="    ")]

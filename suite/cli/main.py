@@ -33,7 +33,7 @@ from suite.core.errors import SuiteError, UsageError
 from suite.core.text import one_line
 
 app = typer.Typer(
-    help="Compare Triton, JAX/XLA and CUDA kernels: which agree with float64, how fast, how close to the limit.",
+    help="Compare Triton, JAX/XLA and CUDA kernels: agreement with float64, speed, and share of the hardware limit.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def options_of_all_commands(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -22,7 +22,7 @@ MAX_TOKENS = 1 << 24
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", metavar="FILE", help="Instead of --op: a layer of the model of a Hugging Face config.json."
+        "--model", metavar="FILE", help="Instead of --op: a layer of the model in a Hugging Face config.json."
     ),
 ]
 TokensOption = Annotated[
@@ -30,8 +30,8 @@ TokensOption = Annotated[
     typer.Option(
         "--tokens",
         metavar="LIST",
-        help=f"Numbers of new tokens for --model; 1@8192 is the last one of 8192. Default: {','.join(DEFAULT_TOKENS)}, "
-        f"in a sequence of at least {DEFAULT_LENGTH}.",
+        help="Numbers of new tokens for --model; 1@8192 is one new token in a sequence of 8192. "
+        f"Default: {','.join(DEFAULT_TOKENS)}, each in a sequence of at least {DEFAULT_LENGTH}.",
     ),
 ]
 WeightsOption = Annotated[
@@ -39,8 +39,8 @@ WeightsOption = Annotated[
     typer.Option(
         "--weights",
         metavar="FORM",
-        help="Weights of the products: fp8 (scales by 128 x 128), int4 (groups of 128), or plain. Default: as the "
-        "configuration says.",
+        help="Number format of the weights: fp8 (a scale for each 128 x 128), int4 (groups of 128) or plain. "
+        "Default: that of the configuration.",
     ),
 ]
 

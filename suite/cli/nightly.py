@@ -33,12 +33,12 @@ def nightly(
     ] = 0.03,
     device: DeviceOption = None,
 ) -> None:
-    """Compare, judge the run against the nights before, and write a site. Other arguments are those of compare.
+    """Run compare, judge the run against earlier nights, and write a site. It takes compare's arguments too.
 
-    A row that is slower in two nights in a row than before both is a regression; one that is slower once is a suspect.
+    A row that is slower than before in two consecutive nights is a regression, in one night a suspect.
     --resume continues an interrupted night.
 
-    Exit status: 3 when a row is a regression or broken, else that of compare.
+    Exit status: 3 if a row is a regression or broken, else that of compare.
     """
     from suite.diff.judge import check_threshold
     from suite.nightly.nights import NIGHTLY, runs, unfinished
@@ -47,7 +47,7 @@ def nightly(
 
     given = [each for each in context.args if each != "--resume"] or list(DEFAULT)
     if fixed := {"--out", "--publish", "--json"} & {each.partition("=")[0] for each in given}:
-        raise UsageError(f"nightly names the folder itself: leave out {', '.join(sorted(fixed))}")
+        raise UsageError(f"nightly chooses the folder itself: leave out {', '.join(sorted(fixed))}")
     check_threshold(threshold)
     where = resolve(device)
     place = results if results is not None else where.results_folder

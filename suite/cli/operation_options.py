@@ -62,16 +62,17 @@ def _values(given: Value | list[str]) -> tuple[Value, ...]:
 
 
 def _parameter(name: str, having: list[tuple[str, Option]]) -> inspect.Parameter:
-    operations = " and ".join(operation for operation, _ in having)
-    option, abouts = having[0][1], list(dict.fromkeys(each.about for _, each in having))
+    option = having[0][1]
+    operations: dict[str, list[str]] = {}
+    for operation, each in having:
+        operations.setdefault(each.about, []).append(operation)
+    abouts = "; ".join(f"{', '.join(names)}: {about}" for about, names in operations.items())
     default = "Default: both." if option.is_switch and option.every else ""
     if not option.is_switch:
         values = dict.fromkeys(str(value) for _, each in having for value in each.values)
-        default = f"{option.valid if option.integers else ', '.join(values)}."
+        default = f"Values: {option.valid if option.integers else ', '.join(values)}."
     metavar = None if option.is_switch else "VALUE"
-    information = typer.Option(
-        option.flag, metavar=metavar, help=f"{operations}: {'; or '.join(abouts)}. {default}".strip()
-    )
+    information = typer.Option(option.flag, metavar=metavar, help=f"{abouts}. {default}".strip())
     kind = bool if option.is_switch else list[str]
     annotation = Annotated[kind | None, information]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

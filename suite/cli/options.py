@@ -39,37 +39,40 @@ OperationsOption = Annotated[
     typer.Option(
         "--op",
         metavar="NAME",
-        help="Operations: names, a pattern such as 'mat*', or all. Several with commas between them.",
+        help="Operations: names or patterns such as 'mat*', separated by commas, or all.",
         autocompletion=complete_operation,
     ),
 ]
 ReferenceOption = Annotated[
     Path | None,
     typer.Option(
-        "--reference", metavar="FILE", help="Instead of --op: a .py of yours with a function reference, the truth."
+        "--reference", metavar="FILE", help="Instead of --op: your .py, whose function `reference` is the operation."
     ),
 ]
 KernelBenchOption = Annotated[
     Path | None,
-    typer.Option("--kernelbench", metavar="FILE", help="Instead of --op: a problem of KernelBench; --with solutions."),
+    typer.Option(
+        "--kernelbench", metavar="FILE", help="Instead of --op: a KernelBench problem; --with adds solutions."
+    ),
 ]
 GpuModeOption = Annotated[
     Path | None,
-    typer.Option("--gpumode", metavar="DIR", help="Instead of --op: a problem of GPU MODE; --with submissions."),
+    typer.Option("--gpumode", metavar="DIR", help="Instead of --op: a GPU MODE problem; --with adds submissions."),
 ]
 ImplementationOption = Annotated[
     list[str] | None,
     typer.Option("--impl", metavar="NAME", help="Only these implementations: names, or patterns such as 'cuda*'."),
 ]
 ExcludeOption = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="NAME", help="Not these implementations: names or patterns.")
+    list[str] | None,
+    typer.Option("--exclude", metavar="NAME", help="Leave out these implementations: names or patterns."),
 ]
 DtypeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--dtype",
         metavar="NAME",
-        help="fp32, fp16, bf16, or full names; only if named: fp64, and fp8 of matmul, attention and its gradient.",
+        help="fp32, fp16, bf16 or full names. fp64 and fp8 run only if named here; `list` says where they exist.",
     ),
 ]
 PrecisionOption = Annotated[
@@ -77,7 +80,7 @@ PrecisionOption = Annotated[
     typer.Option(
         "--precision",
         metavar="NAME",
-        help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8.",
+        help="Arithmetic of products: ieee or tf32 for float32, promoted or fast for float8.",
     ),
 ]
 ShapeOption = Annotated[
@@ -88,7 +91,7 @@ ShapeOption = Annotated[
 ]
 ShapesFromOption = Annotated[
     Path | None,
-    typer.Option("--shapes-from", metavar="FILE", help="Shapes from a .csv, .json or .yaml with sizes by name."),
+    typer.Option("--shapes-from", metavar="FILE", help="Read shapes from a .csv, .json or .yaml file."),
 ]
 DeviceOption = Annotated[
     str | None,
@@ -99,8 +102,8 @@ GpusOption = Annotated[
     typer.Option(
         "--gpus",
         metavar="N",
-        help="Number of GPUs that share the cases, one at a time on each, or all; for operations over several GPUs, "
-        "the number of ranks (default: 2). On a CPU: processes; cases are shared with --no-time only.",
+        help="GPUs that share the cases, one case at a time on each: a number, or all. For operations over several "
+        "GPUs: ranks (default: 2). On a CPU: processes, which share cases only with --no-time.",
     ),
 ]
 ClusterOption = Annotated[
@@ -108,18 +111,18 @@ ClusterOption = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Share the cases among the devices of a cluster, at the address that `cluster start` prints; --device "
-        "names their model.",
+        help="Share the cases among the devices of a cluster. `cluster start` prints its address; --device chooses "
+        "a model of device.",
     ),
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="A cluster without TLS: whoever reaches its port runs programs as you.")
+    bool, typer.Option("--insecure", help="Use no TLS: anyone who reaches the cluster's port can run programs as you.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")]
 FilesOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
+        "--with", metavar="FILE", help="Add your own .py or .cu as with/<file name>. It runs with your permissions."
     ),
 ]
 InputsOption = Annotated[
@@ -127,42 +130,50 @@ InputsOption = Annotated[
     typer.Option(
         "--inputs",
         metavar="KIND",
-        help="Kind of inputs: nan, strided ... or all; 'list' shows them. Default: normal, and each implementation "
-        "must pass the operation's telling cases; 'none' leaves these out, 'telling' runs them as rows.",
+        help="Kind of inputs: nan, strided, ... or all; `list` shows them. Default: normal, after a check on small "
+        "cases that expose common mistakes (telling cases). none: without that check. telling: one row for each of "
+        "those cases.",
     ),
 ]
-CacheOption = Annotated[str, typer.Option(metavar="STATE", help="cold or warm: the L2 cache before each sample.")]
+CacheOption = Annotated[
+    str, typer.Option(metavar="STATE", help="State of the L2 cache before each sample: cold or warm.")
+]
 SweepOption = Annotated[
     bool,
-    typer.Option("--sweep", help="Sizes from tiny to large, or of --shape; on a GPU, the CPU's implementations too."),
+    typer.Option("--sweep", help="Sizes from tiny to large; on a GPU also the implementations on the CPU."),
 ]
 TransfersOption = Annotated[
     bool, typer.Option("--transfers", help="Also time copying inputs to the device and the result back.")
 ]
-CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")]
+CompileOption = Annotated[bool, typer.Option("--compile", help="Also time the first call in a fresh process (slow).")]
 SustainedOption = Annotated[
     Sustain,
     typer.Option(
         "--sustained",
         metavar="ROWS",
-        help="Also time calls back to back for 2 s, and their energy: all; fastest, of each framework and of the "
-        "vendors; largest, the same in the largest case of each operation; or none.",
+        help="Rows that are also timed back to back for 2 s, with their energy: all; fastest (of each framework and "
+        "of the vendors); largest (the fastest, in each operation's largest case only); none.",
     ),
 ]
 MaxNoiseOption = Annotated[
-    float, typer.Option("--max-noise", metavar="PERCENT", help="Rows with a wider 95% interval are noisy: not ranked.")
+    float,
+    typer.Option("--max-noise", metavar="PERCENT", help="A row with a wider 95% interval is noisy and not ranked."),
 ]
 MinTimeOption = Annotated[
     float,
-    typer.Option("--min-time", metavar="SECONDS", help="Sample each for so long, at least.", min=0, max=86400),
+    typer.Option("--min-time", metavar="SECONDS", help="Sample each row for at least this long.", min=0, max=86400),
 ]
-SamplesOption = Annotated[int, typer.Option("--samples", metavar="N", help="Take N samples of each, at least.", min=0)]
+SamplesOption = Annotated[
+    int, typer.Option("--samples", metavar="N", help="Take at least N samples of each row.", min=0)
+]
 RepeatOption = Annotated[
-    int, typer.Option("--repeat", metavar="N", help="Time in N fresh processes; rows have medians.", min=1, max=100)
+    int, typer.Option("--repeat", metavar="N", help="Time in N fresh processes; rows have the medians.", min=1, max=100)
 ]
 ProfileOption = Annotated[
     str,
-    typer.Option("--profile", metavar="PROFILER", help="ncu: Nsight Compute says what limits each row that was timed."),
+    typer.Option(
+        "--profile", metavar="PROFILER", help="ncu: run Nsight Compute, which says what limits each timed row."
+    ),
 ]
 CountOption = Annotated[
     bool,
@@ -170,20 +181,22 @@ CountOption = Annotated[
 ]
 DumpOption = Annotated[
     list[str] | None,
-    typer.Option("--dump", metavar="A,B", help="Write the kernels' code beside the run: ptx, sass, ttir, ttgir, hlo."),
+    typer.Option(
+        "--dump", metavar="A,B", help="Write the kernels' code to the run's folder: ptx, sass, ttir, ttgir, hlo."
+    ),
 ]
 OnceOption = Annotated[
     str,
-    typer.Option("--once", metavar="IMPL", help="Only call IMPL, for a profiler: one call after cudaProfilerStart."),
+    typer.Option("--once", metavar="IMPL", help="Only call IMPL once, after cudaProfilerStart: for a profiler."),
 ]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="End with status 1 also if an ok says little: a weak bound, an unused input.")
+    bool, typer.Option("--strict", help="Exit with status 1 also if an ok proves little: weak bound, unused input.")
 ]
-NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
+NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check results, time nothing.")]
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", help="Time that an implementation's first call may take; later ones get 30 at most."
+        metavar="SECONDS", help="Limit of an implementation's first call; later calls have at most 30 seconds."
     ),
 ]
 
@@ -202,34 +215,37 @@ OutOption = Annotated[
     ),
 ]
 PublishOption = Annotated[
-    bool, typer.Option("--publish", help="Write the tables directly in results/<device>/, which are committed.")
+    bool, typer.Option("--publish", help="Write the tables to results/<device>/ itself, to be committed.")
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Replace files that are there already: tables of another run, other files.")
+    bool, typer.Option("--force", help="Replace existing files, such as the tables of another run.")
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
+    bool, typer.Option("--resume", help="Continue the last run of the same command, in --out or its own folder.")
 ]
 CommitOption = Annotated[
     str,
-    typer.Option("--commit", metavar="HASH", help="Commit of a copy of the tree without its history, for the record."),
+    typer.Option("--commit", metavar="HASH", help="Git commit to record, if this tree is a copy without its history."),
 ]
 ColumnsOption = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="A,B", help="Show these columns: those of the CSV, and rate, note."),
+    typer.Option("--columns", metavar="A,B", help="Columns to show: names from the CSV, or rate, note."),
 ]
 SortOption = Annotated[
-    str, typer.Option("--sort", metavar="COLUMN", help="Order of rows in a table, the best first, e.g. device_us.")
+    str,
+    typer.Option("--sort", metavar="COLUMN", help="Sort each table by this column, best row first, e.g. device_us."),
 ]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column that has a value.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print what failed and the verdict, and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only failures and the summary line.")]
 BaselineOption = Annotated[
-    str, typer.Option("--baseline", metavar="IMPL", help="Show ratios to IMPL instead of the best vendor's.")
+    str, typer.Option("--baseline", metavar="IMPL", help="Compare with IMPL instead of the best vendor implementation.")
 ]
 FormatOption = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="csv; parquet: that too, if pyarrow is installed.")
+    str, typer.Option("--format", metavar="NAME", help="csv, or parquet, which adds a second file and needs pyarrow.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
+]
 
 
 def device(text: str | None) -> Device:

@@ -14,20 +14,20 @@ from suite.core.errors import UsageError
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Results folders, or tables (.csv), of one run or several.")
+        list[Path], typer.Argument(metavar="RUN...", help="Results folders or tables (.csv) of one or several runs.")
     ],
-    formats: Annotated[
-        str, typer.Option("--format", help="html, md, png, svg; several with commas between them.")
-    ] = "html",
+    formats: Annotated[str, typer.Option("--format", help="html, md, png, svg, separated by commas.")] = "html",
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=folder, metavar="PATH", help="Folder of the report. Default: the run's; of several runs: report/."
+            parser=folder,
+            metavar="PATH",
+            help="Folder of the report. Default: that of the run; report/ for several runs.",
         ),
     ] = None,
     price_per_hour: Annotated[
         str,
-        typer.Option(metavar="X", help="Your price of an hour of the device: adds costs. X,Y: one for each run."),
+        typer.Option(metavar="X", help="Adds costs: your price for an hour of the device. X,Y: a price for each run."),
     ] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     frameworks: Annotated[
@@ -43,8 +43,8 @@ def report(
 ) -> None:
     """Show results: findings, winners, tables to sort and filter, plots, provenance.
 
-    html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
-    --site lists the runs of each device, those in results/<device>/runs/ too, with their history.
+    html: one page in one file. md: a README.md with plots as SVG. Several runs are shown side by side.
+    --site: a page for each run, including those in results/<device>/runs/, with their history by device.
     """
     from suite.report.write import write_framework_page
 
@@ -87,4 +87,4 @@ def _prices(text: str) -> list[float]:
 def _refuse_others(given: str, formats: str, out: Path | None, *, others: bool) -> None:
     """Raise `UsageError` if the option `given`, which names what is written of a run, has others beside it."""
     if formats != "html" or out is not None or others:
-        raise UsageError(f"{given} says what is written: give no --format, --out, --open, --price-per-hour")
+        raise UsageError(f"{given} writes its own files: leave out --format, --out, --open, --price-per-hour")

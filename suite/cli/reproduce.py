@@ -18,9 +18,9 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of the draw: the same seed draws the same rows everywhere.")] = 0,
     device: DeviceOption = None,
 ) -> None:
-    """Run drawn rows of a table on this card: how many fall within their intervals, and what moved.
+    """Run random rows of a table again on this device: how many times lie within their intervals, and what changed.
 
-    Exit status: 1 when a row that had a time has none now, else 0.
+    Exit status: 1 if a row that had a time has none now, else 0.
     """
     from suite.diff.change import has_time
     from suite.runner import reproduce

@@ -37,7 +37,7 @@ def sizes(
     """
     listed, workload = shapes_from(path, operations)
     if path is not None and layers:
-        raise UsageError(f"--model has shapes of its own, so it takes no --shapes-from {path}")
+        raise UsageError(f"--model defines the shapes; leave out --shapes-from {path}")
     return {"shapes": (*(given or ()), *listed), "workloads": (*layers, *([] if workload is None else [workload]))}
 
 

@@ -20,10 +20,10 @@ MAX_SIZE = 1 << 24
 def shapes(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")],
     batch: Annotated[int, typer.Option(help="Sequences.", min=1, max=MAX_SIZE)] = 1,
-    seq: Annotated[int, typer.Option(help="Tokens of a sequence.", min=1, max=MAX_SIZE)] = 4096,
+    seq: Annotated[int, typer.Option(help="Tokens in a sequence.", min=1, max=MAX_SIZE)] = 4096,
     queries: Annotated[
         int | None,
-        typer.Option(help="Tokens that are new, 1 for decoding. Default: all.", min=1, max=MAX_SIZE),
+        typer.Option(help="New tokens in a sequence; 1 for decoding. Default: all.", min=1, max=MAX_SIZE),
     ] = None,
     weights: WeightsOption = "",
     out: Annotated[
@@ -32,7 +32,7 @@ def shapes(
 ) -> None:
     """Write the shapes of a transformer's layer, with the count of each, to a file for `compare --shapes-from`.
 
-    A report of that run then has the time of a layer by implementation.
+    The report on that run then shows the time of a layer for each implementation.
     """
     from suite.cli.console import print_lines, stdout
     from suite.core.files import refuse_foreign, write_atomically

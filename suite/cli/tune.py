@@ -47,13 +47,13 @@ def tune(
     samples: SamplesOption = 0,
     seed: SeedOption = 0,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time that a kernel may take to compile; its calls get 30 at most.")
+        float, typer.Option(metavar="SECONDS", help="Limit for compiling a kernel; its calls have at most 30 seconds.")
     ] = FIRST_CALL_S,
 ) -> None:
     """Search for the fastest configurations of autotuned kernels, and keep them for later runs on this device.
 
     They are kept in triton_kernels/tuned/, by device and version of Triton. Needs an NVIDIA GPU.
-    Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
+    Exit status: 0 if every search ended, 1 if one did not, 2 for invalid arguments.
     """
     from suite import hardware
     from suite.core.least import Least
@@ -88,7 +88,7 @@ def tune(
         least = Least(min_time, samples)
         path = run(jobs, where, seed=seed, timeout_s=timeout, least=least, on_search=on_search, on_step=say)
     except KeyboardInterrupt:
-        say("interrupted; what was found until then is kept")
+        say("interrupted; configurations found so far are kept")
         raise typer.Exit(130) from None
     found = sum(search.status == "ok" for search in searches)
     say(f"{found} of {len(searches)} kernels tuned; kept in {path}" if found else "nothing was tuned")

@@ -42,8 +42,8 @@ class DevicePlugin(WorkerPlugin):  # type: ignore[misc]
         self._process: DeviceProcess | None = None
         self._running = False
         self._stopped: set[str] = set()
-        """Runs that have ended. Such a run's task may still come: Dask sends tasks by another way than the message of
-        the end."""
+        """Runs that have ended. A task of such a run may still arrive: Dask sends tasks and the message of the end over
+        different connections."""
 
     def setup(self, worker: Worker) -> None:
         """Called by Dask when the worker starts."""

@@ -61,7 +61,7 @@ def _checked(text: object, own: str) -> WorkerDescription | str:
         return f"a worker was not started by `cluster start`: {one_line(repr(text))}"
     found = decode(text)
     assert isinstance(found, WorkerDescription)
-    return found if found.code == own else f"{found.host} has other code of the suite or of a kernel than this host"
+    return found if found.code == own else f"{found.host} has different code of the suite or of a kernel"
 
 
 @dataclass(frozen=True)

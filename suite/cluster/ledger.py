@@ -110,7 +110,7 @@ class Ledger:
         return task
 
     def give_back(self, number: int) -> None:
-        """Let a task that has not begun wait again."""
+        """Queue a task again that has not begun."""
         if number in self._again:
             self._end_again(number, ())
         elif number not in self._rows:
@@ -149,7 +149,7 @@ class Ledger:
             self._observer.store(self._jobs[case].op, changed)
 
     def lose(self, number: int, where: str, how: str) -> None:
-        """Let a task whose process was lost wait again; after MAX_RUNS losses its missing rows are errors."""
+        """Queue a task again whose process was lost; after MAX_RUNS losses its missing rows are errors."""
         if number in self._again:
             return self._end_again(number, (), f"its process was lost on {where}: {one_line(how)}")
         if number in self._rows:

@@ -33,7 +33,7 @@ RESULT_S = 10.0
 """Time to fetch rows. They are computed again if their worker is lost in between (distributed#7870)."""
 ALONE_S = 180.0
 """Time without a worker after which a run ends."""
-GO_ON = "the same command with --resume goes on"
+GO_ON = "to continue, repeat the command with --resume"
 
 
 def compare(

@@ -35,7 +35,7 @@ class Session:
         wanted = setup.options.device
         device = resolve(wanted.type)
         if device.name != wanted.name:
-            raise UsageError(f"{platform.node()} has {device.name}, and the run is of {wanted.name}")
+            raise UsageError(f"{platform.node()} has {device.name}, but the run is for {wanted.name}")
         if setup.own is not None:
             custom.from_description(setup.own.source, setup.own.about)
         self.options = replace(setup.options, device=device, host=None, devices=1)

@@ -141,7 +141,7 @@ def _gpu(gpu: dict[str, Any]) -> Iterator[Fact]:
     )
     peaks = hardware.peaks(gpu["name"])
     if peaks is None:
-        yield Fact("peaks", "none cited for this name: of_limit stays blank")
+        yield Fact("peaks", "no cited peak for this GPU: of_limit stays blank")
     else:
         rates = ", ".join(f"{name} {rate:g}" for name, rate in peaks.tflops.items())
         yield Fact("peaks", f"{peaks.gb_per_s:g} GB/s; TFLOP/s {rates} ({peaks.source})")

@@ -83,7 +83,7 @@ def tables(contents: Mapping[str, Any]) -> list[Table]:
 
     shown = []
     for title, heads, body in (
-        (f"What {contents['device']} reaches", HEADS, peak_rows(contents)),
+        (f"Measured peaks of {contents['device']}", HEADS, peak_rows(contents)),
         ("Readings", READING_HEADS, reading_rows(contents)),
     ):
         table = Table(title=escape(title), title_justify="left")

@@ -95,7 +95,7 @@ def judge(exercise: Exercise, path: Path, device: Device) -> Verdict:
     if is_empty(text, exercise.file.suffix):
         found = gap(text)
         todo = f"line {found.line}: {found.task}" if found else f"write {exercise.operation}"
-        return Verdict(Outcome.EMPTY, f"nothing stands between TODO and END; {todo}")
+        return Verdict(Outcome.EMPTY, f"the gap between TODO and END is empty; {todo}")
     reason = next(_faults(exercise, path, text, device), "")
     return Verdict(Outcome.WRONG, reason, hint_for(reason, exercise)) if reason else Verdict(Outcome.PASS)
 

@@ -2,9 +2,9 @@
 
 A sample begins when the external process, until then stopped, may run, and ends when this process has read the whole
 result in the memory of that process, which is stopped again. The inputs got their values and the cache was evicted
-while it was stopped. A result can therefore be computed neither before its sample nor after it. The process's own
-measurement of the call counts within that span, with what its samples usually take longer than samples without a call.
-These are taken in between, in a process that has loaded no file: their outputs are only filled.
+while it was stopped. A result can therefore be computed neither before its sample nor after it. The time of a call is
+the process's own measurement, plus the usual rest of the span, minus the usual span of a sample without a call.
+Samples without a call are taken in between, in a process that has loaded no file: they only fill their outputs.
 """
 
 from __future__ import annotations
@@ -206,9 +206,7 @@ class HostRecorder:
         return [Sample(name, self._call_ns(name, claimed, span) / 1000, None) for name, claimed, span in taken]
 
     def _call_ns(self, name: str, claimed: float, span: float) -> float:
-        """The time of a call: the external process's claim, and what a sample usually takes beyond the claim.
-
-        The time of a sample without a call is subtracted from the latter.
+        """The time of a call: its process's claim, plus the usual rest of a span, minus a sample without a call.
 
         The result is at least the span less the largest cost of a sample without a call.
         """

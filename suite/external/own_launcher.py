@@ -51,7 +51,7 @@ def _require(path: Path, op: Operation, passed: list[Any]) -> None:
     wanted = list(map(_kind, passed))
     if ["double" if kind == "float" else kind for kind in given] != wanted:
         raise TypeError(
-            f"{op.entry} takes ({', '.join(given)}), and must take ({', '.join(wanted)}) before stream and record: the "
+            f"{op.entry} takes ({', '.join(given)}), but must take ({', '.join(wanted)}) before stream and record: the "
             f"arguments of the reference, the result, {', '.join((*op.dims, 'dtype'))}"
         )
 

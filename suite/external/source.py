@@ -229,7 +229,7 @@ def _signature_fault(path: Path, operation: str, line: int) -> str:
 
     ours = launcher(operation)
     if not ours:
-        return f"{operation} has no .cu in cuda_ref, so that no launcher's signature is known; write a .py"
+        return f"{operation} has no .cu in cuda_ref, so the signature of its launcher is unknown; write a .py"
     wanted = rewrite.parameters(ours, operation)
     try:
         given = rewrite.parameters(path.read_text(encoding="utf-8"), operation)
@@ -238,6 +238,6 @@ def _signature_fault(path: Path, operation: str, line: int) -> str:
     if given == wanted:
         return ""
     return (
-        f"{operation} takes ({', '.join(given)}), and must take ({', '.join(wanted)}) before stream and record: "
+        f"{operation} takes ({', '.join(given)}), but must take ({', '.join(wanted)}) before stream and record: "
         f"see `list {operation}` ({path.name}:{line})"
     )

@@ -139,7 +139,7 @@ def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None])
         chosen.refuse_unknown(timed)
     if not cases:
         asked = f"{len(sides)} tables in {len(folders)} runs"
-        raise UsageError(f"{runs}: none of the {asked} has a time of what was asked for")
+        raise UsageError(f"{runs}: none of the {asked} has a time that matches")
     return [_case(key, found) for key, found in cases.items()]
 
 
@@ -158,7 +158,7 @@ def _on_one_device(sides: Sequence[tuple[str, Side]], on_damage: Callable[[str],
         if side.device in (last, None):
             yield name, side
         else:
-            on_damage(f"left out: {side.path}: it is of {one_line(side.device or '')}, the last run of {last}")
+            on_damage(f"left out: {side.path}: measured on {one_line(side.device or '')}, the last run on {last}")
 
 
 def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:

@@ -31,7 +31,7 @@ def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
     for operation, group in groups.items():
         most = sorted(group, key=lambda each: -len(each.runs))[:MAX_PANELS]
         panels = [_panel(each) for each in group if each in most]
-        left_out = f" The {len(most)} cases of most runs, of {len(group)}." if len(group) > len(most) else ""
+        left_out = f" The {len(most)} of {len(group)} cases with the most runs." if len(group) > len(most) else ""
         about = f"Times of each {operation} implementation over the runs of this device.{left_out}"
         yield Plot(f"history-{operation}", f"{operation}: history", about, {"panels": panels}, draw)
 

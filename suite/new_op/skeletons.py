@@ -87,7 +87,7 @@ def check_name(name: str) -> None:
     if name == "all":
         raise UsageError("new-op 'all': --op all means every operation")
     if name in ops.names():
-        raise UsageError(f"new-op {name!r}: there is such an operation; there are {', '.join(ops.names())}")
+        raise UsageError(f"new-op {name!r}: this operation exists")
     if hasattr(ctypes.CDLL(None), name):
         raise UsageError(
             f'new-op {name!r}: the C library has a function of that name, which extern "C" cannot declare again; '

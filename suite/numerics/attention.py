@@ -16,7 +16,7 @@ def exponential_variance(
 ) -> torch.Tensor:
     """Return the relative variance of exp(score - largest score of the row), from the sum over D and roundings.
 
-    scores (..., rows, keys): -inf where hidden; set to 0 there. sizes_squared: sum over d of (scale q_d k_jd)^2.
+    scores (..., rows, keys): -inf where hidden, where it becomes 0. sizes_squared: sum over d of (scale q_d k_jd)^2.
     """
     u = unit_roundoff(working(dtype))
     below = scores.amax(dim=-1, keepdim=True) - scores
@@ -117,7 +117,7 @@ def attention_error(
     dtype: str,
     score_variance: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the derivative of o = sum_j p_j v_j by a common relative growth of all scores, and the variance of o.
+    """Return how o = sum_j p_j v_j changes if all scores grow by the same factor (a derivative), and the variance of o.
 
     p = softmax(scores), one query a row. All tensors are float64, and may have equal leading dimensions. value: o
     (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten. sizes_squared (rows,
@@ -125,11 +125,12 @@ def attention_error(
     variances of the scores from errors of k.
 
     1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
-       from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
-       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, the same for all keys: e_j = u s_j.
-    2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
-       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o). Float8 divides
-       p_j by the largest of its row first: normal numbers begin at 2^-6.
+       from the exponential. Together they give p_j a relative variance w_j. Since do = sum_j p_j (v_j - o) e_j, the
+       variance of o is sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, which gives all keys
+       the same relative error: e_j = u s_j.
+    2. In 16 bits, p_j is rounded to the type of v: it changes by r_j p_j, or by half the spacing of subnormal numbers.
+       If only the numerator has the rounded p_j, o changes by sum_j r_j p_j v_j; if the denominator has it too, by
+       sum_j r_j p_j (v_j - o). Float8 divides p_j by the largest of its row first: normal numbers begin at 2^-6.
     3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
 
     Memory bandwidth limits this function, so arrays of all pairs are reused, and read as few times as possible.

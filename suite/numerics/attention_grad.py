@@ -71,7 +71,7 @@ class Equal:
 
 @cache
 def once() -> Equal:
-    """Return `Equal` of rows that all differ. A constant would load torch with this module."""
+    """Return `Equal` of rows that all differ. It is no constant, which would load torch with this module."""
     return Equal(*[torch.ones((), dtype=torch.float64)] * 3)
 
 
@@ -119,13 +119,14 @@ def pairs(
     p, ds and o where they are rounded; given for float8. equal: see `Equal`; their errors add up in sums over them.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
-       logarithm of the sum: twice the variance of attention's. The errors of the sum, of its logarithm and of the
-       rounded value are common to a row.
+       logarithm of the sum. The variance of p is therefore twice that in attention. The errors of the sum, of its
+       logarithm and of the rounded value are common to a row.
     2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: from p, from its rounding to the type of the
-       operands, from the sum over the keys, and from the output's rounding. As a row's sum of p dp it has that of the
-       logarithm too.
+       operands, from the sum over the keys, and from the output's rounding. A kernel may compute it as a row's sum of
+       p dp; it then has the error of the logarithm too.
     3. p and ds are rounded to the type of the operands before they enter a product; in 16 bits dp may be too.
-    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0, scaled ds too.
+    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range, also of scaled ds, may
+       become 0.
        Float8 sums lose more (`sum_losses`): see `lose_float8`.
     """
     u, d, keys = unit_roundoff(working(dtype)), k.shape[-1], keys or k.shape[-2]
@@ -198,15 +199,15 @@ def lose_float8(
     keys: int,
     factors: Factors,
 ) -> None:
-    """Add the errors of scores, dp and o as tensor-core sums of float8 products, and of a numerator's roundings.
+    """Add the errors of float8: of scores, dp and o as sums on tensor cores, and of o's weights, which are rounded.
 
     operands: q, with the scale of the scores, k, v and do.
 
     1. A score loses up to e_ij, so p_ij changes by up to p_ij (e_ij + a row's sum of p e). Scores are computed twice.
     2. dp and o lose too. The loss of o, times do, is a loss of delta; so are the loss of p times dp, and that of dp
     times p.
-    3. The weights of o are rounded, but not their sum: roundings r change delta by a row's sum of r dp. `pairs` has
-       that of r (dp - delta), which may be less.
+    3. The weights of o are rounded, but their sum, the denominator, is not: roundings r change delta by a row's sum
+       of r dp. `pairs` already counts the sum of r (dp - delta), which may be less.
     """
     q, k, v, do = operands
     p, d, squared = found.p, k.shape[-1], found.p.square()
@@ -283,7 +284,7 @@ class Sum:
         return systematic, variance
 
     def rounding_to_float8(self) -> torch.Tensor:
-        """Return the variance of rounding the results to float8, with a factor that fills its range."""
+        """Return the variance of rounding the results to float8, after scaling them to its range."""
         largest = float(self.value.nan_to_num(0.0).abs().amax()) if self.value.numel() else 0.0
         return rounding_variance(self.value, FLOAT8, self.squares == 0.0, FILLED / max(largest, 2.0**-126))
 

@@ -118,8 +118,10 @@ def sum_variance(
 
 
 def largest_sum_error(spread_squared: torch.Tensor, terms: int, chain: int, dtype: str) -> torch.Tensor:
-    """Return the worst case of a sum of `terms` numbers by chains of at most `chain` additions, without the last
-    rounding: each other rounding is at most u times the sum of the sizes."""
+    """Return the worst-case error of a sum of `terms` numbers in chains of at most `chain` additions.
+
+    Each rounding is at most u times the sum of the absolute values. The last one is left out.
+    """
     kind = working(dtype)
     least = LEAST_VARIANCE if kind == DOUBLE else 0.0
     return (spread_squared.clamp(min=least) * terms).sqrt_().mul_(max(chain - 1, 0) * unit_roundoff(kind))

@@ -38,16 +38,16 @@ def repeats(terms: torch.Tensor, count: int | None = None) -> torch.Tensor:
 def repeats_of_products(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
     """Return how many terms of each sum in A B are equal, (M, N); None if no sum has equal terms.
 
-    Terms are equal if both factors repeat along K. If they do not repeat together, this is too many.
+    Terms are equal if both factors repeat along K. If they do not repeat at the same places, the count is too large.
     """
     found = torch.minimum(repeats(a), repeats(b.mT).mT)
     return found if bool((found > 1.0).any()) else None
 
 
 def marks(*operands: torch.Tensor) -> torch.Tensor:
-    """Return a number for each row of operands (..., N, D), float32: one number for rows that are equal in all of them.
+    """Return a number for each row of operands (..., N, D), float32. Rows that are equal in all operands get the same.
 
-    The operands agree in all dimensions but D. Rows that differ hardly ever have equal numbers.
+    The operands agree in all dimensions but D. Rows that differ hardly ever get the same number.
     """
     first = operands[0]
     found = torch.zeros(first.shape[:-1], dtype=torch.float64, device=first.device)

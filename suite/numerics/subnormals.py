@@ -1,4 +1,4 @@
-"""Detects and prevents the flushing of subnormal numbers to zero, a mode that each thread of a processor has."""
+"""Detects and prevents the flushing of subnormal numbers to zero, a processor mode that each thread has for itself."""
 
 from __future__ import annotations
 

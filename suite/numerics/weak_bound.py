@@ -22,8 +22,8 @@ FEW = 16
 
 @dataclass(frozen=True)
 class WeakBound:
-    """A bound that accepts wrong results. share: of the elements with a wide bound. reason: the errors that it
-    allows."""
+    """A bound that accepts wrong results. share: of the elements whose bound is too wide, 0 to 1. reason: the errors
+    that it allows."""
 
     share: float
     reason: str
@@ -51,7 +51,7 @@ def weak_bound(value: torch.Tensor, limit: torch.Tensor, own: torch.Tensor | Non
         loose = float((finite & (limit > ROUNDINGS * rounding_limit(value, dtype))).sum()) / count
         ratio = float(torch.where(finite & (limit > 0.0), own / limit, 0.0).max())
         if loose > MANY and ratio < TINY:
-            found.append(WeakBound(loose, f"the reference's own errors are at most {ratio:.1g} of it"))
+            found.append(WeakBound(loose, f"the reference's own errors are at most {ratio:.1g} of the bound"))
     return WeakBound(max(each.share for each in found), ", ".join(each.reason for each in found)) if found else None
 
 

@@ -141,7 +141,7 @@ class Attention(Operation):
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     options = (
         Option("causal", (False, True), "queries do not see later keys", every=True),
-        Option("window", ("none", "5", "64", "100"), "causal, and each query sees only so many keys up to its own",
+        Option("window", ("none", "5", "64", "100"), "causal, and each query sees only this many keys, up to its own",
                integers=True, beyond=True),
     )  # fmt: skip
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))

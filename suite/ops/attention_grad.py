@@ -63,7 +63,7 @@ class AttentionGrad(Attention):
     options = (
         Option("causal", (False, True), "queries do not see later keys", every=True),
         Option(
-            "window", ("none", "5", "64", "100"), "causal, and each query sees only so many keys up to its own",
+            "window", ("none", "5", "64", "100"), "causal, and each query sees only this many keys, up to its own",
             integers=True, beyond=True,
         ),
     )  # fmt: skip

@@ -187,7 +187,9 @@ class BlockScaledMatmul(Operation):
             "misaligned_rows": family.misaligned_rows((33, 64, 256)),
             "broadcast": family.broadcast(ODD),
             "uneven": Family(
-                "scales far apart: one of another row or group shows", uneven_scales, shapes=(ODD, (137, 264, 520))
+                "scales far apart, which expose the scale of another row or group",
+                uneven_scales,
+                shapes=(ODD, (137, 264, 520)),
             ),
             "zero_scales": Family("groups whose scale is 0", some_zero_scales, shapes=(ODD,)),
             "subnormal": family.subnormal(
@@ -197,12 +199,12 @@ class BlockScaledMatmul(Operation):
             "signed_zero": family.signed_zero(ODD),
             "nan": family.nan(ODD),
             "exact_sums": Family(
-                "codes whose sums of 128 products are exact, and no longer sums",
+                "codes whose sums are exact up to 128 products, and not beyond",
                 numbers.per_operand(quarters),
                 shapes=((24, 32, 4096), ODD),
             ),
             "cancellation": Family(
-                "exact sums of groups that nearly cancel: factors rounded after scaling show",
+                "exact sums of groups that nearly cancel, which expose factors rounded after scaling",
                 groups_that_cancel,
                 shapes=((33, 140, 512), (40, 9, 256)),
             ),

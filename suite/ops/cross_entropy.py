@@ -91,7 +91,7 @@ class Losses:
 def losses(z: torch.Tensor, target: torch.Tensor, count: int, ignore_index: int, smoothing: float) -> Losses:
     """Compute losses and gradients of some rows of logits, float64, and the errors of float32 arithmetic.
 
-    A row whose target is no column has NaN.
+    A row whose target is outside [0, V) has NaN.
     count: results of the whole case. With m the largest logit, S = sum exp(z - m) and d = m - z:
     1. an exponential has the error of its argument, as large as d, and EXP_ULPS; S has those of its terms and of a sum;
     2. a probability may be exp(d - log S), which has the error of the logarithm too;

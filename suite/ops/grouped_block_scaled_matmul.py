@@ -93,7 +93,7 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
             "misaligned_rows": family.misaligned_rows((33, 2, 256, 64)),
             "broadcast": family.broadcast(ODD),
             "uneven": Family(
-                "scales far apart: one of another row, expert or group shows", uneven_scales,
+                "scales far apart, which expose the scale of another row, expert or group", uneven_scales,
                 shapes=(ODD, (300, 3, 520, 264)), options=UNEVEN_SIZES,
             ),
             "zero_scales": Family("groups whose scale is 0", some_zero_scales, shapes=(ODD,)),
@@ -104,11 +104,11 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
             "signed_zero": family.signed_zero(ODD),
             "nan": family.nan(ODD),
             "exact_sums": Family(
-                "codes whose sums of 128 products are exact, and no longer sums", numbers.per_operand(quarters),
+                "codes whose sums are exact up to 128 products, and not beyond", numbers.per_operand(quarters),
                 shapes=((48, 2, 4096, 32), ODD),
             ),
             "cancellation": Family(
-                "exact sums of groups that nearly cancel: factors rounded after scaling show", groups_that_cancel,
+                "exact sums of groups that nearly cancel: expose factors rounded after scaling", groups_that_cancel,
                 shapes=((70, 3, 512, 140),),
             ),
             "huge": family.huge((2**16 + 1, 3, 128, 2**15 + 1), (7, 257, 4096, 4096)),

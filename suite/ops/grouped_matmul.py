@@ -67,7 +67,7 @@ class GroupedMatmul(Operation):
     dims = ("T", "E", "K", "N")
     options: ClassVar[tuple[Option, ...]] = (
         Option("sizes", ("uniform", "skewed", "empty", "one", "edges"), "how the rows are divided among the experts"),
-        Option("layout", ("nn", "nt"), "whether the weights are stored transposed (nt), contiguous along K"),
+        Option("layout", ("nn", "nt"), "weights stored transposed (nt), contiguous along K, or not (nn)"),
     )
     weights: ClassVar[tuple[int, ...]] = (1,)
     sweep = tuple((t, 8, 1024, 1024) for t in (16, 64, 256, 1024, 4096, 16384))

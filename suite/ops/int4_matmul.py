@@ -155,7 +155,9 @@ class Int4Matmul(Operation):
     dims = ("M", "N", "K")
     is_square = True
     dtypes = DTYPES
-    options: ClassVar[tuple[Option, ...]] = (Option("zeros", (False, True), "a zero point for each group, not 8"),)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("zeros", (False, True), "a zero point for each group instead of 8 for all"),
+    )
     sweep = tuple((m, 4096, 4096) for m in (1, 16, 64, 256, 1024, 4096))
     sizes: ClassVar = {"N": (1, 70, 128, 257), "K": (1, 300, 128, 257, 1024)}
     telling = (
@@ -186,7 +188,7 @@ class Int4Matmul(Operation):
             "misaligned_rows": family.misaligned_rows((33, 64, 256)),
             "broadcast": family.broadcast(ODD),
             "uneven": Family(
-                "scales far apart: one of another row or group shows", uneven_scales, shapes=(ODD, (137, 264, 520)),
+                "scales far apart: expose that of another row or group", uneven_scales, shapes=(ODD, (137, 264, 520)),
                 options=ZEROS,
             ),
             "zero_scales": Family("groups whose scale is 0", some_zero_scales, shapes=(ODD,)),
@@ -195,13 +197,13 @@ class Int4Matmul(Operation):
             "infinity": family.infinity(ODD, values=numbers.per_operand(numbers.some_infinite, numbers.normals)),
             "nan": family.nan(ODD),
             "exact_products": Family(
-                "sums that are exact, and weights too", exact_products, shapes=(ODD, (5, 64, 1024)), options=ZEROS
+                "exact sums and exact weights", exact_products, shapes=(ODD, (5, 64, 1024)), options=ZEROS
             ),
             "growing_sums": Family(
-                "positive terms: sums that are rounded on the way show", growing_sums, shapes=((5, 32, 4096), ODD)
+                "positive terms, which expose sums rounded to 16 bits", growing_sums, shapes=((5, 32, 4096), ODD)
             ),
             "cancellation": Family(
-                "groups whose sums nearly cancel: a rounded sum of one shows", groups_that_cancel,
+                "groups whose sums nearly cancel, which expose a rounded sum", groups_that_cancel,
                 shapes=((33, 70, 512), (5, 9, 1024)),
             ),
             "huge": family.huge((2**16 + 1, 2**15 + 1, 128)),

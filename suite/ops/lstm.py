@@ -180,9 +180,7 @@ class Lstm(Operation):
     formula = "i, f, g, o = x[t] W_ih^T + h W_hh^T + bias; c = s(f) c + s(i) tanh(g); y[t] = h = s(o) tanh(c)"
     dtypes_beyond = (DOUBLE,)
     dims = ("T", "B", "I", "H")
-    options = (
-        Option("layers", ("1", "2", "3", "4"), "layers of cells: the outputs of each are the inputs of the next"),
-    )
+    options = (Option("layers", ("1", "2", "3", "4"), "number of stacked layers"),)
     outputs = ("y", "h", "c")
     sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))
     telling = (
@@ -213,7 +211,7 @@ class Lstm(Operation):
             "large biases of f and g: c grows with each step", drawn(forget=7.0, change=3.0), shapes=((16, 2, 8, 16),)
         ),
         "saturated": Family("gates of 0 and 1, and tanh of -1 and 1", drawn(inner=30.0), shapes=(ODD,)),
-        "large_state": Family("h0 and c0 of tens", drawn(state=20.0), shapes=(ODD,)),
+        "large_state": Family("h0 and c0 far above 1", drawn(state=20.0), shapes=(ODD,)),
         "strong": Family("recurrent weights large enough for an error to grow", drawn(recurrent=3.0), shapes=(ODD,)),
         "range": family.spread(ODD, 20, -20, -20, 0, 20, 20, values=drawn()),
         "strided": family.strided_views(ODD),

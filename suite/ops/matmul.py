@@ -218,7 +218,7 @@ class Matmul(Operation):
             "nan": family.nan((33, 65, 34)),
             "cancellation": family.cancellation((33, 65, 34), (33, 65, 257), values=halves_that_cancel),
             "exact_sums": Family(
-                "float8 whose sums are exact if they are no longer than they should be",
+                "float8 numbers whose sums are exact up to 128 products",
                 exact_sums,
                 shapes=((33, 65, 34), (48, 32, 4096)),
                 dtypes=(FLOAT8,),

@@ -156,7 +156,7 @@ class MaxPool2d(Pooling):
         "misaligned_rows": family.misaligned_rows(ODD),
         "broadcast": family.broadcast(ODD),
         "negative": Family(
-            "negative numbers: padding is no pixel",
+            "negative numbers, which expose zeros in the padding",
             numbers.per_operand(negative),
             shapes=(ODD, (1, 6, 5, 9, 4, 4, 1, 2)),
         ),

@@ -68,7 +68,7 @@ class MaxPool2dGrad(Pooling):
         "broadcast": family.broadcast(ODD),
         "ties": Family("several largest pixels in most windows: the first one counts", FIRST, shapes=(ODD, EVEN)),
         "negative": Family(
-            "negative pixels: padding is no pixel",
+            "negative pixels, which expose zeros in the padding",
             numbers.per_operand(lambda *drawn: -numbers.normals(*drawn).abs() - 1.0, numbers.normals),
             shapes=(ODD,),
         ),

@@ -104,7 +104,7 @@ class MultiHeadAttention(Operation):
     formula = "Y = concat over h of (softmax(Q_h K_h^T / sqrt(E / H)) V_h) W_out^T, where Q, K, V = X W_qkv^T"
     dtypes_beyond = (DOUBLE,)
     dims = ("B", "S", "E", "H")
-    options = (Option("causal", (False, True), "positions do not see later ones", every=True),)
+    options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
     telling = (
         TellingCase("wide", (1, 9, 512, 8)),

@@ -107,8 +107,8 @@ class PagedAttention(Operation):
     )
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D", "page")
     options = (
-        Option("lengths", ("equal", "ragged"), "keys of the sequences: S_k, or from 0 to S_k"),
-        Option("kv", ("as_q", "float8_e4m3fn"), "type of keys and values; with float8 each has a scale"),
+        Option("lengths", ("equal", "ragged"), "keys of each sequence: S_k, or from 0 to S_k"),
+        Option("kv", ("as_q", "float8_e4m3fn"), "type of keys and values; float8 adds a scale for each of the two"),
     )
     sweep = tuple((32, 8, 2, 1, s, 64, 16) for s in (16, 64, 256, 1024, 4096))
     telling: ClassVar[tuple[TellingCase, ...]] = (

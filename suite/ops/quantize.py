@@ -134,7 +134,9 @@ class Quantize(Operation):
     is_square = True
     outputs = ("codes", "scales")
     options: ClassVar[tuple[Option, ...]] = (
-        Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
+        Option(
+            "group", ("row", "128", "128x128"), "elements with one scale: a row, 128 columns of it, 128 x 128", True
+        ),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 17, 2))
@@ -155,7 +157,7 @@ class Quantize(Operation):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "uneven": Family(
-            "rows and columns of very different sizes: a scale of another group shows",
+            "rows and columns of very different sizes, which expose the scale of another group",
             numbers.per_operand(uneven),
             shapes=((137, 264),),
             options={"to": ("float8_e4m3fn", "int8")},

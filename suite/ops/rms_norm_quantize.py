@@ -34,7 +34,9 @@ class RmsNormQuantize(Quantize):
     name = "rms_norm_quantize"
     formula = "the codes and scales of quantize for y = rms_norm(x, weight), which is not rounded before"
     options: ClassVar[tuple[Option, ...]] = (
-        Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
+        Option(
+            "group", ("row", "128", "128x128"), "elements with one scale: a row, 128 columns of it, 128 x 128", True
+        ),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     untold: tuple[str, ...] = ("subnormal@",)
@@ -47,7 +49,7 @@ class RmsNormQuantize(Quantize):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "uneven": Family(
-            "columns and weights of very different sizes: a scale of another group shows",
+            "columns and weights of very different sizes, which expose the scale of another group",
             numbers.per_operand(uneven, uneven_weights),
             shapes=((137, 264),),
             options={"to": ("float8_e4m3fn", "int8")},

@@ -102,7 +102,7 @@ class Rope(Operation):
     outputs = ("q", "k")
     options = (
         Option("layout", ("halves", "pairs"), "a pair is i and i + D/2 (halves), or 2i and 2i + 1 (pairs)"),
-        Option("direction", ("forward", "inverse"), "rotate, or rotate back, which is the gradient"),
+        Option("direction", ("forward", "inverse"), "rotate, or rotate back (the gradient)"),
     )
     sizes: ClassVar = {"B": (1, 2), "S": (1, 31, 64, 257), "H": (1, 3, 32), "H_kv": (1, 2, 8), "D": (2, 38, 64, 128)}
     sweep = tuple((1, 2**k, 32, 8, 128) for k in range(0, 15, 2))

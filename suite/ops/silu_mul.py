@@ -84,7 +84,7 @@ class SiluMul(Operation):
     dims = ("M", "N")
     is_square = True
     options: ClassVar[tuple[Option, ...]] = (
-        Option("activation", ("silu", "gelu_tanh"), "silu(a), or gelu(a) by its approximation with tanh"),
+        Option("activation", ("silu", "gelu_tanh"), "silu(a), or the tanh approximation of gelu(a)"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     untold: tuple[str, ...] = ("subnormal@",)

@@ -46,7 +46,7 @@ class SiluMulGrad(SiluMul):
     is_square = True
     outputs = ("da", "db")
     options: ClassVar[tuple[Option, ...]] = (
-        Option("activation", ("silu", "gelu_tanh"), "silu(a), or gelu(a) by its approximation with tanh"),
+        Option("activation", ("silu", "gelu_tanh"), "silu(a), or the tanh approximation of gelu(a)"),
     )
     families: ClassVar = {
         "normal": family.normal(),

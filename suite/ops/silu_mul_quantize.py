@@ -30,7 +30,9 @@ class SiluMulQuantize(Quantize):
     name = "silu_mul_quantize"
     formula = "the codes and scales of quantize for y = a * sigmoid(a) * b, which is not rounded before"
     options: ClassVar[tuple[Option, ...]] = (
-        Option("group", ("row", "128", "128x128"), "elements of one scale: a row, 128 columns of it, 128 x 128", True),
+        Option(
+            "group", ("row", "128", "128x128"), "elements with one scale: a row, 128 columns of it, 128 x 128", True
+        ),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
     untold: tuple[str, ...] = ("subnormal@",)
@@ -42,7 +44,7 @@ class SiluMulQuantize(Quantize):
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "uneven": Family(
-            "rows and columns of b of very different sizes: a scale of another group shows",
+            "rows and columns of b of very different sizes, which expose the scale of another group",
             numbers.per_operand(numbers.normals, uneven),
             shapes=((137, 264),),
             options={"to": ("float8_e4m3fn", "int8")},

@@ -101,7 +101,9 @@ class Sum(Operation):
     dtypes_beyond = (DOUBLE,)
     dims = ("M", "N")
     is_square = True
-    options = (Option("axis", ("all", "0", "1"), "what is summed: all elements, columns (0), rows (1)", every=True),)
+    options = (
+        Option("axis", ("all", "0", "1"), "sums of all elements, of each column (0) or of each row (1)", every=True),
+    )
     sweep = tuple((2**k, 2**k) for k in range(6, 15, 2))
     telling = (
         TellingCase("columns", (64, 520), options={"axis": "0"}),

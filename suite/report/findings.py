@@ -80,7 +80,7 @@ def _weak(entries: Sequence[Entry]) -> Iterator[Finding]:
     weak = [entry for entry in entries if entry.row.is_weak]
     if weak:
         cases = dict.fromkeys(f"{entry.case_name} ({entry.row.weakness})" for entry in weak)
-        text = f"An ok says little in {len(weak)} of the {len(entries)} rows: {'; '.join(cases)}."
+        text = f"An ok proves little in {len(weak)} of the {len(entries)} rows: {'; '.join(cases)}."
         yield Finding(f"{len(weak)} weak", text)
 
 
@@ -109,7 +109,7 @@ def _changed_winners(found: Comparison) -> Iterator[Finding]:
             for each in found.changes
         )
         end = f": {'; '.join(texts)}."
-    yield Finding(figure, f"{found.new} has another winner than {found.base} in {figure} cases{end}")
+    yield Finding(figure, f"{found.new} has a different winner than {found.base} in {figure} cases{end}")
 
 
 def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:
         f"in {outcomes[Outcome.SLOWER]} slower"
     )
     if outcomes[Outcome.UNDECIDED]:
-        sentence += f", and {outcomes[Outcome.UNDECIDED]} are undecided: their 95% intervals reach across"
+        sentence += f", and {outcomes[Outcome.UNDECIDED]} are undecided: their 95% intervals are too wide"
     yield Finding(f"{outcomes[Outcome.FASTER]} of {total}", f"{sentence}.")
 
 
@@ -174,7 +174,7 @@ def _other_orders(results: Sequence[CaseResult]) -> Iterator[Finding]:
     found = {result.first.case_name: texts for result in cases if (texts := order_differs(result.rows))}
     if found:
         text = "; ".join(f"{name}: {'; '.join(texts)}" for name, texts in found.items())
-        yield Finding(f"{len(found)} of {len(cases)}", f"Calls back to back have another order. {text}.")
+        yield Finding(f"{len(found)} of {len(cases)}", f"Calls back to back rank implementations differently. {text}.")
     elif cases:
         text = "No two implementations change places between single calls and calls back to back."
         yield Finding(f"0 of {len(cases)}", text)

@@ -21,7 +21,7 @@ def layer_tables(layers: Sequence[Layer], width: int) -> list[Text | str]:
     for arithmetic in dict.fromkeys(each.arithmetic for each in layers):
         found = [each for each in layers if each.arithmetic == arithmetic]
         model = found[0].workload
-        title = f"one of {model.layers} layers of {model.model}, {arithmetic}; device us of its calls, added"
+        title = f"one of {model.layers} layers of {model.model}, {arithmetic}; sum of the device us of its calls"
         lines += ["", *wrapped(title, width), *table(_times(found), width)]
         lines += ["", "the fastest for each part, and its device us in a layer", *table(_parts(found), width)]
         for each in found:

@@ -78,7 +78,7 @@ class Entry:
 
     @property
     def tflop_per_unit(self) -> float | None:
-        """The arithmetic of the operation for a unit of the price's money, in 10^12 flops."""
+        """The arithmetic of the operation for a unit of the price's currency, in 10^12 flops."""
         if not self.price_per_hour or self.row.tflops is None or not self.timed:
             return None
         return self.row.tflops * 3600.0 / self.price_per_hour

@@ -83,7 +83,8 @@ def _winners(results: Sequence[CaseResult], *, several: bool) -> list[str]:
         "## Winners",
         "",
         "Cases in which an implementation beats the best vendor library, by its framework. "
-        f"Level is within {100 * LEVEL:g}%. A case is decided if its whole 95% interval is.",
+        f"Level means within {100 * LEVEL:g}%. The whole 95% interval of a case must be faster, level or slower; "
+        "else it is undecided.",
         "",
         pipe_table(heads, body, right=set(heads[1:])),
         "",

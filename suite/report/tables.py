@@ -86,7 +86,7 @@ ROW_COLUMNS = (
     Column(
         "cost of 10^6 calls", "what a million calls cost, at the price that was given", lambda x: x.cost, number=True
     ),
-    Column("TFLOP a unit", "10^12 flops for a unit of the price's money", lambda x: x.tflop_per_unit, number=True),
+    Column("TFLOP a unit", "10^12 flops for a unit of the price's currency", lambda x: x.tflop_per_unit, number=True),
     _field("weak_bound", "weak bound"),
     _field("error_vs_vendor", "error vs vendor"),
     _field("bound_by", "bound by", number=False),

@@ -34,7 +34,7 @@ def report(
 
     prices: of an hour of a device, one for all runs or one each; without prices the report has no costs.
 
-    `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
+    `out` is by default the folder of a single run, else `report`. Raises `UsageError` for invalid arguments.
     """
     for name in formats:
         if name not in FORMATS:

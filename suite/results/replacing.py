@@ -30,7 +30,7 @@ def refuse_replacing(folder: Path, operations: Iterable[str], begun: Collection[
             continue
         for path in _files(folder, name):
             if os.path.lexists(path):
-                raise UsageError(f"{path} is there already, and not of this run: {REPLACE}")
+                raise UsageError(f"{path} exists and is not of this run: {REPLACE}")
 
 
 def _files(folder: Path, operation: str) -> Iterator[Path]:

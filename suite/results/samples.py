@@ -66,7 +66,7 @@ def read_samples(path: Path) -> dict[Key, tuple[float, ...]]:
             keys = list(zip(*(file[name].tolist() for name in KEY), strict=True))
             counts, values = file[COUNT].tolist(), file[VALUES].tolist()
         if len(counts) != len(keys) or min(counts, default=0) < 0 or sum(counts) != len(values):
-            raise ValueError("counts and samples do not fit")
+            raise ValueError("counts and samples do not match")
     except FileNotFoundError:
         return {}
     except (*DAMAGE, BadZipFile, zlib.error) as error:

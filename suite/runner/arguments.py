@@ -46,7 +46,7 @@ def selection(
     )
     empty = isinstance(given, Sequence) and not given
     if not empty and (len(names) != 1 or names == ("all",)):
-        raise UsageError(f"shapes are sizes of one operation, and several were asked for: {' '.join(names)}")
+        raise UsageError(f"shapes are sizes of one operation, but several are chosen: {' '.join(names)}")
     return Selection(
         operations=names,
         implementations=as_texts("implementations", implementations),

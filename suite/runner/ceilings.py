@@ -23,7 +23,7 @@ class Ceilings:
     def measure_again(self, timeout_s: float, on_step: Callable[[str], None]) -> bool:
         """Measure the peaks again, once in a run, and keep them in the file. True if there are other peaks now.
 
-        If they are not stable, or cannot be measured, the old ones stay; a row that passes them has no distance to the
+        If they are not stable, or cannot be measured, the old ones stay; a row that exceeds them has no distance to the
         limit (`results/rates.py`).
         """
         if self._measured:

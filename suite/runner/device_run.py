@@ -246,7 +246,7 @@ class DeviceRun:
         self._complete(job, case, rows, progress)
 
     def _complete(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> None:
-        """Set the columns that follow from the times. A measured peak that a row passes is first measured again."""
+        """Set the columns that follow from the times. A measured peak that a row exceeds is first measured again."""
         arithmetic = {each.name: each.arithmetic or "" for each in job.implementations}
 
         def of_row(row: Row) -> dict[str, Any]:

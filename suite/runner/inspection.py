@@ -41,7 +41,7 @@ def check(profiler: str, options: Options, *, publish: bool) -> None:
         if kind not in KINDS:
             raise UsageError(f"--dump: {unknown(kind, KINDS)}")
     if options.dumped and publish:
-        raise UsageError("--dump writes code beside the run, and --publish what is committed; give one of the two")
+        raise UsageError("--dump writes code to the run's folder, --publish only tables to commit; give one of the two")
     if not profiler:
         return
     if not options.timed:

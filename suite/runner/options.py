@@ -40,7 +40,7 @@ class Options:
     native_only: bool = False
     """Leave out implementations that are interpreted or emulated on this device."""
     host: Device | None = None
-    """A CPU. Its native implementations get rows in the tables of `device`."""
+    """A CPU whose native implementations get rows in the tables of `device`."""
     transfers: bool = False
     """Also time the copies of the inputs to the device and of the result back."""
     compiles: bool = False
@@ -48,7 +48,7 @@ class Options:
     max_noise: float = MAX_NOISE
     """Half width of the 95% interval, relative to the time, above which a row is noisy."""
     least: Least = NOTHING_MORE
-    """The least that is measured of each implementation."""
+    """Smallest time and number of samples that each implementation is measured for."""
     repeat: int = 1
     """Number of runs in fresh processes. Each row has the medians over the runs."""
     sustained: Sustain = Sustain.NONE

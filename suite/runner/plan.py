@@ -92,21 +92,21 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
     _check_known("--dtype", selection.dtypes, [*DTYPES, *DTYPES_BEYOND], also=SHORT.values())
     _check_known("--precision", selection.precisions, PRECISIONS)
     if selection.shapes and len(chosen) > 1:
-        raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
+        raise UsageError(f"--shape has the dimensions of one operation, but several are chosen: {names}")
     if selection.workloads and selection.sweep:
-        raise UsageError("a model has shapes of its own, so it takes no --sweep")
+        raise UsageError("--model defines the shapes; leave out --sweep")
     if selection.workloads and (selection.shapes or selection.families):
-        raise UsageError("a model has shapes of its own, so it takes neither --shape nor --inputs but none")
+        raise UsageError("--model defines the shapes; leave out --shape and --inputs (except --inputs none)")
     modelled = list(dict.fromkeys(name for each in selection.workloads for name in each.operations))
     if selection.workloads and not {op.name for op in chosen} & set(modelled):
-        raise UsageError(f"the model has shapes of {', '.join(modelled)}; asked was {names}")
+        raise UsageError(f"the model has shapes of {', '.join(modelled)}, not of {names}")
     _check_options(selection, chosen)
     _check_inputs(selection, chosen, device)
 
 
 def _check_inputs(selection: Selection, chosen: Sequence[Operation], device: Device) -> None:
     if selection.families and selection.sweep:
-        raise UsageError("--sweep has random normal inputs, so it takes no --inputs but none")
+        raise UsageError("--sweep uses random normal inputs; leave out --inputs (except --inputs none)")
     names = dict.fromkeys(name for op in chosen for name in op.families)
     families = [name for name in selection.inputs if not any(op.has_inputs(name) for op in chosen)]
     _check_known("--inputs", families, [*names, *realistic.KINDS, "telling", "all", "none"])

@@ -121,9 +121,9 @@ def summary(found: Sequence[Repeated], side: Side, device: Device) -> list[str]:
     if ratios:
         lines.append(f"times now / then: median {median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}")
     moved = [_clocks(timed), *changed_conditions(side.environment or {}, _record(device))]
-    lines += [f"moved: {', '.join(filter(None, moved))}"] if any(moved) else ["moved: nothing that is recorded"]
+    lines += [f"changed: {', '.join(filter(None, moved))}"] if any(moved) else ["changed: nothing that is recorded"]
     if side.device is not None and side.device != device.name:
-        lines.append(f"another card: {one_line(side.device)} there, {one_line(device.name)} here")
+        lines.append(f"different device: {one_line(side.device)} there, {one_line(device.name)} here")
     return lines
 
 

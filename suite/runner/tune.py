@@ -113,7 +113,7 @@ def _search(pool: Pool, request: TuneRequest, timeout_s: float) -> tuple[Search,
     if reply.status != "ok":
         return Search(name, case, reply.status, one_line(reply.reason)), []
     if not reply.found:
-        return Search(name, case, NOTHING, "no autotuner was asked"), []
+        return Search(name, case, NOTHING, "the call used no autotuner"), []
     return Search(name, case, "ok", "; ".join(map(_text, reply.found))), [each.entry for each in reply.found]
 
 

@@ -93,7 +93,7 @@ def _terms(norm: Norm) -> Iterator[tuple[str, Results]]:
         yield "dweight and dbias were exchanged", (right[0], right[2], right[1])
     yield "dx was not multiplied by s", norm.with_dx(g - a - normed * b)
     yield "dx was multiplied by s twice", norm.with_dx(scale.square() * (g - a - normed * b))
-    yield "the sum stood for the mean of g xhat", norm.with_dx(scale * (g - a - normed * b * norm.x.shape[1]))
+    yield "the sum was used instead of the mean of g xhat", norm.with_dx(scale * (g - a - normed * b * norm.x.shape[1]))
     yield "the second term was added", norm.with_dx(scale * (g - a + normed * b))
     unweighted = replace(norm, weight=torch.ones_like(norm.weight))
     yield "the weight was left out of dx", unweighted.results()

@@ -59,7 +59,7 @@ def _mistakes(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps
     for other in EPS_VALUES:
         if other != eps:
             yield f"eps was {other:g}", r, weight, torch.rsqrt(mean + other), r
-    yield "the sum stood for the mean", r, weight, torch.rsqrt(mean * n + eps), r
+    yield "the sum was used instead of the mean", r, weight, torch.rsqrt(mean * n + eps), r
     if n > 1:
         yield "the mean square was divided by N - 1", r, weight, torch.rsqrt(mean * n / (n - 1) + eps), r
     for kept in shortened_lengths(n):

@@ -195,7 +195,7 @@ def _scales(right: Head, scale: float, d: int) -> HeadWeights:
         ("scores were multiplied by sqrt(D)", d**0.5),
         *((("sm_scale was 1 / sqrt(D)", d**-0.5), ("sm_scale was 1 / D", 1.0 / d)) if given else ()),
         *((f"sm_scale was 1 / sqrt({size}), not 1 / sqrt(D)", size**-0.5) for size in HEAD_SIZES if size != d),
-        ("2^x stood for e^x", scale * math.log(2.0)),
+        ("2^x was used instead of e^x", scale * math.log(2.0)),
         ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
     ):
         changed = replace(right, scale=other)

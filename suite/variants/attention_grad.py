@@ -72,7 +72,7 @@ def _scales(case: Case, scale: float) -> Iterator[Mistake]:
     for text, other_scale in (
         ("scores were not scaled", 1.0),
         ("scores were scaled twice", scale**2),
-        ("2^x stood for e^x", scale * math.log(2.0)),
+        ("2^x was used instead of e^x", scale * math.log(2.0)),
         ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
     ):
         yield Mistake(text, head=_replaced(scale=other_scale))

@@ -32,13 +32,16 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 def _mistakes(x: torch.Tensor, right: torch.Tensor, dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
     n = x.shape[1]
     yield "the sum before a number was a difference, which is NaN for an infinity", (right - x) + x
-    yield "a number did not count for its own sum", right - x
-    yield "the sums were of the numbers from each one on", x.flip(1).cumsum(dim=1).flip(1)
+    yield "each sum was without its own number", right - x
+    yield "the sums began at the end of the row", x.flip(1).cumsum(dim=1).flip(1)
     yield "each sum was that of the whole row", right[:, -1:].expand(right.shape)
     yield "the columns were added, not the rows", x.cumsum(dim=0)
     yield "a row began with the sum of the row before", right + torch.nn.functional.pad(right[:-1, -1:], (0, 0, 1, 0))
-    yield "all rows were one", right + torch.nn.functional.pad(right[:-1, -1:].cumsum(dim=0), (0, 0, 1, 0))
-    yield "the sum of sizes was computed", x.abs().cumsum(dim=1)
+    yield (
+        "all rows were summed as one row",
+        right + torch.nn.functional.pad(right[:-1, -1:].cumsum(dim=0), (0, 0, 1, 0)),
+    )
+    yield "magnitudes were added", x.abs().cumsum(dim=1)
     yield "nothing was added", x
     for size in (each for each in SIZES if SHORTEST_BLOCK <= each < n):
         within, before = _parts(x, size)

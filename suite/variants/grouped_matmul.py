@@ -107,7 +107,7 @@ def other_experts(expert: torch.Tensor, row: torch.Tensor, sizes: torch.Tensor) 
     yield "the first row of each expert had the weights of the one before", expert[before]
     for size in TILES:
         yield f"a tile of {size} rows had the weights of its first row", expert[row // size * size]
-        yield f"the last tile of {size} rows of an expert went on into the next one", _overwritten(expert, sizes, size)
+        yield f"the last tile of {size} rows of an expert ran into the next expert", _overwritten(expert, sizes, size)
 
 
 def _overwritten(expert: torch.Tensor, sizes: torch.Tensor, tile: int) -> torch.Tensor:

@@ -83,7 +83,7 @@ def _mistakes(right: Rows, t: int) -> dict[str, Rows]:
         found[f"the rows after the last step of {step} were left out"] = [
             (start, end) for (start, _), end in zip(right, whole, strict=True)
         ]
-        found[f"the last step of {step} went on into the next expert"] = [
+        found[f"the last step of {step} ran into the next expert"] = [
             (start, min(t, start + cdiv(stop - start, step) * step)) for start, stop in right
         ]
     return found

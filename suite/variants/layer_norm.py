@@ -85,7 +85,7 @@ def _orders(x: torch.Tensor, right: Formula) -> Formulas:
     square = torch.rsqrt(x.square().mean(dim=1, keepdim=True) + eps)
     yield "the mean was not subtracted", replace(right, centered=x, scale=square)
     yield "the mean was not subtracted from x", replace(right, centered=x)
-    yield "it was not divided by the deviation", replace(right, scale=torch.ones_like(right.scale))
+    yield "it was not divided by the standard deviation", replace(right, scale=torch.ones_like(right.scale))
 
 
 def _variances(x: torch.Tensor, right: Formula, mean: torch.Tensor, variance: torch.Tensor) -> Formulas:
@@ -114,9 +114,9 @@ def _variances(x: torch.Tensor, right: Formula, mean: torch.Tensor, variance: to
         yield f"the variance was divided by {n + more}, not by N", replace(right, scale=scale)
     if n > 1:
         yield "the variance was divided by N - 1", replace(right, scale=torch.rsqrt(variance * n / (n - 1) + eps))
-    yield "the sum of squares stood for the variance", replace(right, scale=torch.rsqrt(variance * n + eps))
+    yield "the sum of squares was used instead of the variance", replace(right, scale=torch.rsqrt(variance * n + eps))
     square = x.square().mean(dim=1, keepdim=True)
-    yield "the mean square stood for the variance", replace(right, scale=torch.rsqrt(square + eps))
+    yield "the mean square was used instead of the variance", replace(right, scale=torch.rsqrt(square + eps))
     single = x.float()
     squares = (single * single).cumsum(dim=1)[:, -1:] / n
     cancelled = (squares - mean.float().square()).double()

@@ -49,7 +49,7 @@ def _biases(inputs: Inputs, bias: torch.Tensor, part: Part) -> Iterator[tuple[st
     yield "the bias was subtracted", -bias
     (m, _), n = inputs[0].shape, len(inputs[2])
     if m <= n:
-        yield "bias[i] stood for bias[j]", inputs[2].double()[:m][part[0], None]
+        yield "bias[i] was used instead of bias[j]", inputs[2].double()[:m][part[0], None]
     for kind in coarser_formats("float32" if inputs[2].dtype == torch.float32 else "float16"):
         yield f"the bias was rounded to {kind}", rounded(bias, kind)
 
@@ -59,7 +59,7 @@ def _results(product: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> Iter
     yield "the bias was added after the sigmoid", torch.sigmoid(product) + bias
     yield "the sigmoid was left out", z
     yield "the sigmoid was of the other sign", torch.sigmoid(-z)
-    yield "tanh stood for the sigmoid", torch.tanh(z)
+    yield "tanh was used instead of the sigmoid", torch.tanh(z)
     yield "the result was its own derivative", torch.sigmoid(z) * torch.sigmoid(-z)
 
 

@@ -128,7 +128,7 @@ def _term_counts(product: Product) -> Iterator[Variant]:
         rest = k % size
         if rest and k > size:
             old = slice(k - size, k - rest)
-            mistake = f"the last block of {size} of K kept what the one before had left there"
+            mistake = f"the last block of {size} of K kept values of the block before"
             yield product.variant(mistake, torch.cat((a, a[:, old]), 1), torch.cat((b, b[old])))
 
 

@@ -90,10 +90,13 @@ def _pixels(given: torch.Tensor, x: torch.Tensor, case: Case, part: Part) -> Ite
 def _statistics(padded: bool) -> Iterator[tuple[str, Reduce]]:
     """Other statistics of the taps of a window, of which those in the padding are NaN."""
     yield "the smallest number was taken", _reduced(lambda taps: taps.nan_to_num(math.inf).amin(0))
-    yield "the mean stood for the maximum", _reduced(lambda taps: taps.nanmean(0))
+    yield "the mean was used instead of the maximum", _reduced(lambda taps: taps.nanmean(0))
     if padded:
-        yield "the mean of pixels and padding stood for the maximum", _reduced(lambda taps: taps.nansum(0) / len(taps))
-    yield "the sum stood for the maximum", _reduced(lambda taps: taps.nansum(0))
+        yield (
+            "the mean of pixels and padding was used instead of the maximum",
+            _reduced(lambda taps: taps.nansum(0) / len(taps)),
+        )
+    yield "the sum was used instead of the maximum", _reduced(lambda taps: taps.nansum(0))
     yield "the maximum began with 0", _reduced(lambda taps: taps.nan_to_num(0.0).amax(0).clamp(min=0.0))
 
 

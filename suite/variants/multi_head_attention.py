@@ -66,7 +66,7 @@ def _changes(w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> Iterator[C
         yield "heads were interleaved in w_qkv", apart, w_out, case
         yield "heads were interleaved in w_out", w_qkv, w_out.view(e, d, h).transpose(1, 2).reshape(e, e), case
         one = replace(case, dims=(*case.dims[:3], ("H", 1)))
-        yield "all heads were one", torch.cat((q * math.sqrt(h), k, v)), w_out, one
+        yield "all heads were treated as one", torch.cat((q * math.sqrt(h), k, v)), w_out, one
         for name, gone in (("first", slice(0, d)), ("last", slice(e - d, e))):
             without = w_out.clone()
             without[:, gone] = 0.0

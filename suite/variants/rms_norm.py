@@ -65,11 +65,11 @@ def formulas(
             weight,
             torch.rsqrt(mean * n / (n + more) + eps),
         )
-    yield "the sum stood for the mean", x, weight, torch.rsqrt(mean * n + eps)
+    yield "the sum was used instead of the mean", x, weight, torch.rsqrt(mean * n + eps)
     apart = x - x.mean(dim=1, keepdim=True)
     yield "the mean was subtracted first", apart, weight, torch.rsqrt(apart.square().mean(dim=1, keepdim=True) + eps)
     yield (
-        "the mean of |x| stood for the root of the mean square",
+        "the mean of |x| was used instead of the root of the mean square",
         x,
         weight,
         torch.rsqrt(x.abs().mean(dim=1, keepdim=True).square() + eps),
@@ -77,7 +77,7 @@ def formulas(
     if n > 1:
         yield "the mean square was divided by N - 1", x, weight, torch.rsqrt(mean * n / (n - 1) + eps)
     if m <= n:
-        yield "weight[i] stood for weight[j]", x, weight[:m][part[0], None], scale
+        yield "weight[i] was used instead of weight[j]", x, weight[:m][part[0], None], scale
     for kept in shortened_lengths(n):
         left = count_were(n - kept, "column")
         squares = x[:, :kept].square().sum(dim=1, keepdim=True)

@@ -21,7 +21,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     def variant(mistake: str, value: torch.Tensor) -> Variant:
         return Variant(mistake, value, sigmoid_limit(value.clamp(0.0, 1.0), case.dtype))
 
-    yield variant("exp(x) stood for exp(-x): 1 - y", torch.sigmoid(-x))
+    yield variant("exp(x) was used instead of exp(-x): 1 - y", torch.sigmoid(-x))
     yield variant("it was the piecewise linear approximation, x / 6 + 1 / 2", (x / 6.0 + 0.5).clamp(0.0, 1.0))
     yield variant("it was tanh(x)", torch.tanh(x))
     yield variant("it was tanh(x / 2)", torch.tanh(0.5 * x))

@@ -29,12 +29,12 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
         yield variant(mistake, active * b)
     other = gate(b, activation)
     yield Variant(
-        "act(b) a stood for act(a) b",
+        "act(b) a was used instead of act(a) b",
         b * other.s * a,
         limit(product_error(b, a, other, b * other.s * a), b * other.s * a, case.dtype),
     )
     yield variant("b was left out", right)
-    yield variant("the sum stood for the product", right + b)
+    yield variant("the sum was used instead of the product", right + b)
     for kind in sixteen_bit_formats(case.dtype):
         yield variant(f"act(a) was rounded to {kind} before the product", rounded(right, kind) * b)
         yield variant(f"the sigmoid was rounded to {kind}", rounded(of.s, kind) * a * b)

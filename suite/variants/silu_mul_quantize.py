@@ -30,9 +30,9 @@ def _products(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, dtype: str) -> 
     active = a * s
     for mistake, other in activations(a, "silu"):
         yield mistake, other * b
-    yield "act(b) a stood for act(a) b", b * gate(b, "silu").s * a
+    yield "act(b) a was used instead of act(a) b", b * gate(b, "silu").s * a
     yield "b was left out", active
-    yield "the sum stood for the product", active + b
+    yield "the sum was used instead of the product", active + b
     for kind in sixteen_bit_formats(dtype):
         yield f"the product was rounded to {kind} before its code", rounded(active * b, kind)
         yield f"act(a) was rounded to {kind} before the product", rounded(active, kind) * b

@@ -30,8 +30,8 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     highest = x.amax(dim=1, keepdim=True)
     e = torch.exp(x - highest)
     total = e.sum(dim=1, keepdim=True)
-    yield variant("2^x stood for e^x", torch.softmax(x * math.log(2.0), dim=1))
-    yield variant("the sum was not divided by", e)
+    yield variant("2^x was used instead of e^x", torch.softmax(x * math.log(2.0), dim=1))
+    yield variant("it was not divided by the sum", e)
     single = torch.exp(x.float())
     plain = (single / single.sum(dim=1, keepdim=True)).double()
     yield variant("the maximum was not subtracted", plain)
@@ -79,7 +79,7 @@ def _digits(x: torch.Tensor, e: torch.Tensor, total: torch.Tensor, case: Case, p
     for kind in sixteen_bit_formats(case.dtype):
         small = rounded(e, kind)
         values[f"exponentials were rounded to {kind}"] = small / small.sum(dim=1, keepdim=True)
-        values[f"exponentials above the line were rounded to {kind}"] = small / total
+        values[f"exponentials in the numerator were rounded to {kind}"] = small / total
         values[f"the sum was rounded to {kind}"] = e / rounded(total, kind)
         values[f"exponentials and their sum were rounded to {kind}"] = small / rounded(
             small.sum(dim=1, keepdim=True), kind

@@ -147,12 +147,12 @@ def test_variants_that_are_as_close_are_both_named(monkeypatch: pytest.MonkeyPat
 
     def two(inputs: tuple[torch.Tensor, ...], case: Any, part: Any) -> Any:
         value = inputs[0][part].double() * 2
-        for name in ("a stood for b", "a was doubled"):
+        for name in ("a was used instead of b", "a was doubled"):
             yield Variant(name, value, value.abs() * 1e-7)
 
     monkeypatch.setattr(variants, "find", lambda operation: two)
     found = diagnose(output, 0, given)
-    assert found.text == "as if a stood for b or a was doubled (fits 100%)"
+    assert found.text == "as if a was used instead of b or a was doubled (fits 100%)"
 
 
 def test_a_fault_of_the_diagnosis_leaves_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, times: int
     rows = measured(table)
     assert len(rows) == 6
     assert {key: rows[key] for key in before} == before
-    assert f"resumed: {len(before)} rows are there already" in done.stderr or not before
+    assert f"resumed: {len(before)} rows exist already" in done.stderr or not before
     assert {path.name for path in out.iterdir()} == {"vector_add.csv", "vector_add.md", "environment.json"}
     assert not [p for p in psutil.process_iter() if str(out) in " ".join(_cmdline(p))]
 

@@ -71,7 +71,7 @@ REFUSED = {
     "dimension-negative": (["--op", "matmul", "--shape", "M=16,N=16,K=-4"], "K=-4 must be at least 0"),
     "dimension-text": (["--op", "matmul", "--shape", "M=16,N=16,K=big"], "K='big' is not a whole number"),
     "too-large": (["--op", "matmul", "--shape", "M=9999999,N=9999999,K=9999999"], "needs at least"),
-    "shape-of-many": (["--op", "all", "--shape", SQUARE], "--shape names the dimensions of one operation"),
+    "shape-of-many": (["--op", "all", "--shape", SQUARE], "--shape has the dimensions of one operation"),
     "causal": (["--op", "matmul", "--causal"], "--causal/--no-causal is not an option of matmul"),
     "layout": (["--op", "sigmoid", "--layout", "nt"], "--layout is not an option of sigmoid"),
     "layout-unknown": (["--op", "matmul", "--layout", "zz"], "--layout: unknown 'zz'; valid are nn, nt, tn, tt"),
@@ -87,7 +87,8 @@ REFUSED = {
     "repeat": (["--op", "matmul", "--no-time", "--repeat", "3"], "--repeat 3: --no-time times nothing"),
     "nothing": (
         [],
-        "compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: got none; e.g. --op matmul",
+        "compare needs exactly one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: "
+        "got none; e.g. --op matmul",
     ),
     "two operations": (["--op", "matmul", "--reference", "r.py"], "got --op and --reference"),
     "no reference": (["--reference", "r.py"], "--reference r.py: there is no such file"),

@@ -106,7 +106,7 @@ def test_the_manifest_follows_the_schema_of_kubernetes() -> None:
 
 def test_one_way_to_start_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch, "cluster", "start", "--slurm", "--hosts", "a") == 2
-    assert "takes one of --local N, --hosts" in capsys.readouterr().err
+    assert "needs one of --local N, --hosts" in capsys.readouterr().err
     assert call(monkeypatch, "cluster", "start", "--slurm", "--insecure") == 2
     assert "--insecure is for --local only" in capsys.readouterr().err
 
@@ -116,7 +116,7 @@ def test_options_of_this_host_are_refused(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "compare", "sum", "--cluster", "h1:1", *option.split()) == 2
-    assert f"--cluster takes no {option.split()[0]}, which concerns this host" in capsys.readouterr().err
+    assert f"--cluster: leave out {option.split()[0]}, which applies to this host only" in capsys.readouterr().err
 
 
 class FakeClient:
@@ -169,5 +169,5 @@ def test_a_scheduler_that_runs_lost_tasks_again_by_itself_is_refused(monkeypatch
 
 def test_a_cluster_whose_code_is_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "code_digest", lambda: "newer")
-    with pytest.raises(UsageError, match="host-a has other code of the suite or of a kernel than this host"):
+    with pytest.raises(UsageError, match="host-a has different code of the suite or of a kernel"):
         survey(monkeypatch, None)

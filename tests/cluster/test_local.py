@@ -177,7 +177,7 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: 
     assert psutil.wait_procs(family, timeout=SECONDS_TO_END)[1] == []
     done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"resumed: \d+ rows are there already", done.stderr)
+    assert re.search(r"resumed: \d+ rows exist already", done.stderr)
     rows = [row for path in out.glob("*.csv") for row in read_rows(path)]
     assert len(rows) == len({row.key for row in rows}) == int(begun[1])
 

@@ -130,7 +130,7 @@ def test_an_interrupted_run_ends_its_processes_in_the_cluster_and_goes_on_with_r
         assert not left
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"resumed: \d+ rows are there already", done.stderr)
+    assert re.search(r"resumed: \d+ rows exist already", done.stderr)
     rows = [row for path in (tmp_path / "out").glob("*.csv") for row in read_rows(path)]
     assert len(rows) == len({row.key for row in rows}) == int(begun[1])
     together = Counter(row.case_key for row in rows)

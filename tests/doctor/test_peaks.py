@@ -38,7 +38,7 @@ def test_the_tables() -> None:
     console = Console(record=True, width=160, file=io.StringIO())
     console.print(*peaks_tables.tables(contents("NVIDIA H200")))
     text = console.export_text()
-    assert "What NVIDIA H200 reaches" in text
+    assert "Measured peaks of NVIDIA H200" in text
     assert "power cap" in text
     plain = peaks_tables.plain_lines(contents("NVIDIA H200"))
     assert "bf16: 797.9 TFLOP/s (M=N=K=8192), datasheet 989.0: 81%" in plain
@@ -156,8 +156,8 @@ def test_a_file_that_is_not_of_limits_is_left_alone(
     ("arguments", "complaint"),
     [
         (["--measure", "--timer"], "give one of the two"),
-        (["--out", "x"], "--device and --out go with --measure or --timer"),
-        (["--device", "cpu"], "--device and --out go with"),
+        (["--out", "x"], "--device and --out need --measure or --timer"),
+        (["--device", "cpu"], "--device and --out need"),
         (["--timer", "--device", "cpu"], "a GPU's activity records"),
         (["--measure", "--device", "tpu"], "unknown 'tpu'"),
     ],

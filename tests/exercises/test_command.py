@@ -1,4 +1,4 @@
-"""`python -m suite exercise`: the list, unusable arguments, the output of a verdict, a file that ends its process."""
+"""`python -m suite exercise`: the list, invalid arguments, the output of a verdict, a file that ends its process."""
 
 from __future__ import annotations
 

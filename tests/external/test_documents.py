@@ -72,4 +72,4 @@ def test_the_lines_for_public_kernels_are_few() -> None:
 
 def test_the_documents_say_that_the_file_runs_with_the_users_rights() -> None:
     for text in (DOCUMENT, (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert re.search(r"`--with` runs your code with your rights", text)
+        assert re.search(r"`--with` runs your code with your permissions", text)

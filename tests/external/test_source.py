@@ -44,7 +44,7 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "cu_parameters": (
         "k.cu",
         CUDA_FILE.replace("int64_t dtype", "float dtype"),
-        "int64_t, float), and must take (pointer",
+        "int64_t, float), but must take (pointer",
     ),
     "cu_line": ("k.cu", CUDA_FILE.replace("int64_t dtype, ", ""), "see `list vector_add` (k.cu:9)"),
     "cu_no_record": ("k.cu", CUDA_FILE.replace(", LaunchRecord* record", ""), "LaunchRecord* record) (k.cu:9)"),

@@ -80,7 +80,7 @@ def test_runs_of_another_card_are_left_out(results: Path) -> None:
     (case,) = load_history(results, Filter(), said.append)
     assert len(case.runs) == 4
     (line,) = said
-    assert line.endswith("2026-11-09-matmul/matmul.csv: it is of NVIDIA A100, the last run of NVIDIA H200")
+    assert line.endswith("2026-11-09-matmul/matmul.csv: measured on NVIDIA A100, the last run on NVIDIA H200")
 
 
 def test_an_empty_folder_of_runs_says_what_writes_them(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from suite.new_op.skeletons import KINDS, check_name, render, write
 
 RUFF = Path(sys.executable).with_name("ruff")
 REFUSED = {
-    "an existing operation": ("matmul", "there is such an operation; there are vector_add"),
+    "an existing operation": ("matmul", "this operation exists"),
     "all": ("all", "--op all means every operation"),
     "a keyword": ("lambda", "no Python keyword"),
     "upper case": ("Softmax", "lower case letters"),

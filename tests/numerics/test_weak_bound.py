@@ -41,7 +41,7 @@ def test_a_bound_that_zeros_pass_is_weak() -> None:
 def test_a_bound_far_above_the_errors_of_the_reference_is_weak() -> None:
     limit = torch.full_like(VALUE, 1e-3)
     weak = found(limit, own=VALUE.abs() * 1e-8)
-    assert weak == WeakBound(1.0, "the reference's own errors are at most 2e-05 of it")
+    assert weak == WeakBound(1.0, "the reference's own errors are at most 2e-05 of the bound")
     assert found(limit) is None, "a tolerance that the user has stated"
     assert found(limit[:3], own=VALUE[:3] * 0.0, value=VALUE[:3]) is None, "few errors are small by chance"
 

@@ -54,7 +54,7 @@ def test_the_first_failure_has_its_diagnosis(tmp_path: Path) -> None:
 def test_rows_that_say_little_are_listed(tmp_path: Path) -> None:
     weak = row("numpy", weakness="weak bound: zeros would pass", weak_bound=1.0)
     assert sentences(tmp_path, [*square(), weak])[0] == (
-        "An ok says little in 1 of the 7 rows: matmul M=1024,N=1024,K=1024 bfloat16 (weak bound: zeros would pass)."
+        "An ok proves little in 1 of the 7 rows: matmul M=1024,N=1024,K=1024 bfloat16 (weak bound: zeros would pass)."
     )
 
 
@@ -91,7 +91,7 @@ def test_a_noisy_row_of_the_cpu_counts_against_the_gpu(tmp_path: Path) -> None:
     rows = [at(64, "cuda:0", 10.0), at(64, "cpu", 1.0), at(4096, "cuda:0", 11.0), at(4096, "cpu", 5.0, noisy=True)]
     rows += [row("numpy", 1.0, 64, case="N=4096", operation="vector_add", device="cpu", latency_us=99.0)]
     found = sentences(tmp_path, rows)
-    assert any("on data that is there already: at none of these sizes" in text for text in found)
+    assert any("with data already on the device: at none of these sizes" in text for text in found)
 
 
 def test_two_runs_are_compared_by_the_rows_that_both_have(tmp_path: Path) -> None:
@@ -111,7 +111,8 @@ def test_two_runs_are_compared_by_the_rows_that_both_have(tmp_path: Path) -> Non
     [
         (
             (150.0, 140.0),
-            "Calls back to back have another order. matmul M=1024,N=1024,K=1024 bfloat16: the order differs",
+            "Calls back to back rank implementations differently. matmul M=1024,N=1024,K=1024 bfloat16: the order "
+            "differs",
         ),
         ((140.0, 150.0), "No two implementations change places between single calls and calls back to back."),
     ],
@@ -140,9 +141,9 @@ def cards(tmp_path: Path, other_speeds: dict[str, float], **values: float) -> li
 
 def test_a_case_with_another_winner_on_another_card_is_named(tmp_path: Path) -> None:
     runs = cards(tmp_path, {"torch": 1.0, "triton": 0.9}, of_limit=0.6)
-    (text,) = [each.sentence for each in findings(runs) if "another winner" in each.sentence]
+    (text,) = [each.sentence for each in findings(runs) if "a different winner" in each.sentence]
     assert text == (
-        "NVIDIA H100 80GB HBM3 has another winner than NVIDIA H200 in 1 of 1 cases: matmul M=1024,N=1024,K=1024 "
+        "NVIDIA H100 80GB HBM3 has a different winner than NVIDIA H200 in 1 of 1 cases: matmul M=1024,N=1024,K=1024 "
         "bfloat16, triton (1.050 times as fast) on NVIDIA H200 and torch (1.111 times) on NVIDIA H100 80GB HBM3."
     )
     page = markdown(runs, [], tmp_path)
@@ -156,7 +157,7 @@ def test_a_case_with_another_winner_on_another_card_is_named(tmp_path: Path) -> 
 @pytest.mark.parametrize("speeds", [{"torch": 1.0, "triton": 1.02}, {"torch": 1.0, "triton": 1.0}])
 def test_no_winner_changes_where_it_stays_or_intervals_overlap(tmp_path: Path, speeds: dict[str, float]) -> None:
     texts = [each.sentence for each in findings(cards(tmp_path, speeds))]
-    assert any("another winner than NVIDIA H200 in 0 of 1 cases." in text for text in texts)
+    assert any("a different winner than NVIDIA H200 in 0 of 1 cases." in text for text in texts)
 
 
 def test_the_spread_between_gpus_is_named_with_its_largest_row(tmp_path: Path) -> None:

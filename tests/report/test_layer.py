@@ -88,7 +88,7 @@ def test_a_run_ends_with_a_column_for_each_number_of_tokens() -> None:
     ]
     workloads = [Workload("Small", 10, 1, 64, 1, "bfloat16", decoding), WORKLOAD]
     text = [str(line) for line in layer_tables(layers_of(workloads, found), 80)]
-    assert text[1] == "one of 10 layers of Small, bfloat16; device us of its calls, added"
+    assert text[1] == "one of 10 layers of Small, bfloat16; sum of the device us of its calls"
     assert text[2].split("  ")[0] == "each part by"
     cells = {line[:26].strip(): line.split()[-2:] for line in text[3:7]}
     assert text[2].split()[3:] == ["1", "token", "64", "tokens"]

@@ -72,7 +72,7 @@ def test_a_published_table_is_replaced_if_forced_alone(
     monkeypatch.setattr("suite.hardware.device.Device.results_folder", tmp_path)
     (tmp_path / "vector_add.csv").write_text("measured last year", encoding="utf-8")
     assert call(monkeypatch, "compare", *TORCH, "--publish") == 2
-    assert "vector_add.csv is there already" in capsys.readouterr().err
+    assert "vector_add.csv exists and is not of this run" in capsys.readouterr().err
     monkeypatch.setattr("suite.runner.compare.compare", lambda *_, **__: [])
     assert call(monkeypatch, "compare", *TORCH, "--publish", "--force") == 0
 
@@ -87,7 +87,7 @@ def test_an_interrupted_run_goes_on_with_the_files_that_it_began(tmp_path: Path)
     with Results(tmp_path, {}, operations=["matmul"], resumed=True) as results:
         assert results.kept == {}
     (tmp_path / "sigmoid.csv").write_text("of someone else", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"sigmoid\.csv is there already"):
+    with pytest.raises(UsageError, match=r"sigmoid\.csv exists and is not of this run"):
         Results(tmp_path, {}, operations=["matmul", "sigmoid"], resumed=True)
 
 

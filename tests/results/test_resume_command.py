@@ -36,7 +36,7 @@ def test_resuming_a_complete_run_repeats_nothing(
     assert call(monkeypatch, "compare", *PLAIN, "--timeout", "60", "--json", "--out", finished, "--resume") == 0
     printed = capsys.readouterr()
     assert len(json.loads(printed.out)["rows"]) == 6
-    assert "resumed: 6 rows are there already" in printed.err
+    assert "resumed: 6 rows exist already" in printed.err
     assert (finished / "vector_add.csv").read_bytes() == before
 
 

@@ -209,7 +209,7 @@ def test_all_cases_together_name_winners_and_the_best_of_each_framework(width: i
     winner = next(line for line in table if line[:2] == ["matmul", "M=N=K=1024"])
     assert winner[3:] == ["cuda/wgmma", "1.10", "0.900", "wgmma", "1.10", "1.00"]
     assert " ".join(" ".join(lines[-2:]).split()).endswith(
-        "matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.96; "
+        "matmul bf16: cuda/wgmma is 1.01x as fast as torch at M=N=K=4096; plain triton 0.96; "
         "ahead of the best vendor in 2 of 2 cases"
     )
     assert max(map(len, lines)) <= width
@@ -218,7 +218,7 @@ def test_all_cases_together_name_winners_and_the_best_of_each_framework(width: i
 def test_a_finding_claims_no_difference_that_the_interval_does_not_show() -> None:
     rows = [row("cuda", 100.0, 1.001), best_vendor(100.1)]
     assert render.findings(rows) == [
-        "matmul bf16: cuda is 1.00x torch (no difference within the interval) at M=N=K=4096"
+        "matmul bf16: cuda is 1.00x as fast as torch (no difference within the interval) at M=N=K=4096"
     ]
     assert render.findings([best_vendor(1.0)]) == []
     assert render.findings([row("cuda", 100.0, 1.1, noisy=True), best_vendor(100.1)]) == []

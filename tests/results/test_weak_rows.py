@@ -19,7 +19,7 @@ def row(**values: object) -> Row:
 def test_a_weak_bound_is_in_the_note_and_in_a_remark() -> None:
     lines = "\n".join(str(line) for line in case_lines([row(), row(weakness="")], 200))
     assert WEAKNESS in lines
-    assert weak_remark([row(), row(weakness="")]) == f"1 of 2 rows say little, even if they are ok: {WEAKNESS}"
+    assert weak_remark([row(), row(weakness="")]) == f"1 of 2 rows prove little even if they are ok: {WEAKNESS}"
     assert weak_remark([row(weakness="")]) == ""
 
 

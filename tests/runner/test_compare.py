@@ -291,7 +291,7 @@ def test_a_sweep_has_rows_of_the_host_beside_the_gpus_and_says_where_the_gpu_win
     lines = {(row.implementation, row.device) for row in rows}
     assert lines == {("torch", "cuda:0"), ("torch", "cpu"), ("numpy", "cpu")} | ({("cuda", "cuda:0")} & lines)
     assert crossovers(rows) == [
-        "vector_add float32 ieee: the GPU is faster, on data that is there already: from N=65536 on; "
+        "vector_add float32 ieee: the GPU is faster, with data already on the device: from N=65536 on; "
         "with transfers through pageable memory: at none of these sizes; through pinned memory: at none of these sizes"
     ]
 

@@ -151,7 +151,7 @@ def test_calls_are_counted_on_a_cpu_in_a_small_case(compare: Compare, monkeypatc
         ("ncu", {"timed": False}, "--no-time times nothing"),
         ("ncu", {}, "ncu (Nsight Compute) is not on PATH, nor at /usr/local/cuda/bin/ncu"),
         ("", {"dumped": ("cubin",)}, "--dump: unknown 'cubin'; valid are ptx, sass, ttir, ttgir, hlo"),
-        ("", {"dumped": ("hlo",), "publish": True}, "--dump writes code beside the run, and --publish"),
+        ("", {"dumped": ("hlo",), "publish": True}, "--dump writes code to the run's folder, --publish"),
     ],
     ids=["unknown", "on a CPU", "untimed", "without ncu", "unknown kind", "published"],
 )

@@ -168,7 +168,7 @@ def test_a_sweep_runs_the_operations_own_sizes() -> None:
         ),
         ("sigmoid", {"inputs": ("large_logits",)}, r"--inputs: unknown 'large_logits'; valid are"),
         ("sigmoid", {"inputs": ("huge",)}, r"--inputs huge: needs an NVIDIA GPU \(more than 2\^31 elements\); this is"),
-        ("sigmoid", {"inputs": ("nan",), "sweep": True}, r"--sweep has random normal inputs, so it takes no --inputs"),
+        ("sigmoid", {"inputs": ("nan",), "sweep": True}, r"--sweep uses random normal inputs; leave out --inputs"),
         (
             "sigmoid",
             {"inputs": ("none", "nan")},

@@ -63,8 +63,8 @@ def test_rows_are_run_beside_the_best_vendor_and_counted(monkeypatch: pytest.Mon
     assert sum(each.within for each in found) == 5
     first = reproduce.summary(found, side, Device("cpu", name="CPU"))
     assert first[0] == "5 of 6 rows within their 95% intervals"
-    assert "another card: NVIDIA H200 there, CPU here" in first
-    assert any(line.startswith("moved: ") for line in first)
+    assert "different device: NVIDIA H200 there, CPU here" in first
+    assert any(line.startswith("changed: ") for line in first)
 
 
 @pytest.mark.slow(seconds=40)
@@ -92,4 +92,4 @@ def test_rows_of_a_cpu_are_reproduced_on_a_cpu(
     row, count, *_, moved = capsys.readouterr().out.splitlines()
     assert row.startswith("vector_add N=100000 float32 ieee ")
     assert count.endswith("of 1 rows within their 95% intervals")
-    assert moved.startswith("moved: ")
+    assert moved.startswith("changed: ")

@@ -31,7 +31,7 @@ SAID = {
     "torch-rms_norm_quantize-truncated": "the codes were truncated",
     "torch-rms_norm_quantize-weight_plus_one": "the weight was 1 + weight",
     "torch-silu_mul_quantize-act_in_bfloat16": "act(a) was rounded to bfloat16 before the product",
-    "torch-silu_mul_quantize-exchanged": "act(b) a stood for act(a) b",
+    "torch-silu_mul_quantize-exchanged": "act(b) a was used instead of act(a) b",
     "torch-silu_mul_quantize-gelu": "the activation was gelu with erf",
     "torch-silu_mul_quantize-largest_240": "the scale was the largest number over 240",
     "torch-silu_mul_quantize-nan_lost": "NaN was taken for 0",

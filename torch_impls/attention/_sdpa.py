@@ -29,8 +29,8 @@ def check_alignment(kernel: str, q: Tensor, k: Tensor, v: Tensor) -> None:
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.is_cuda and not aligned(x):
             raise NotImplementedError(
-                f"attention: {kernel} needs {name}'s rows to begin at multiples of 16 bytes; got strides {x.stride()} "
-                f"at an address that is {x.data_ptr() % 16} beyond one"
+                f"attention: {kernel} needs {name}'s rows to begin at multiples of 16 bytes; got strides {x.stride()}, "
+                f"the first row {x.data_ptr() % 16} bytes past such a multiple"
             )
 
 

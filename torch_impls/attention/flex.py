@@ -60,9 +60,9 @@ def attention(
     S_q, S_k = q.shape[2], k.shape[2]
     near = check_window("attention", window, causal, S_k)
     if not near:
-        raise NotImplementedError("attention: FlexAttention is here for windows shorter than the keys")
+        raise NotImplementedError("attention: this FlexAttention takes windows shorter than the keys")
     if q.dtype == torch.float32:
-        raise NotImplementedError("attention: FlexAttention is here for float16 and bfloat16; got float32")
+        raise NotImplementedError("attention: this FlexAttention takes float16 and bfloat16; got float32")
     blind = max(0, S_q - S_k)
     mask = blocks(S_q - blind, S_k, near, q.device)
     options: dict[str, Any] = {"block_mask": mask, "scale": sm_scale, "enable_gqa": q.shape[1] != k.shape[1]}

@@ -24,7 +24,7 @@ def cross_entropy(
     and gradient 0, and do not count.
     float32, float16 or bfloat16, any strides. Logits are converted to float32 first: in 16 bits torch would round the
     logarithms of probabilities. The gradient is rounded once. Raises ValueError for other shapes and dtypes. A target
-    that is no column is an IndexError of torch on a CPU, and an assertion in its kernel on a GPU.
+    outside [0, V) is an IndexError of torch on a CPU, and an assertion in its kernel on a GPU.
     """
     check_cross_entropy(logits, target, label_smoothing=label_smoothing)
     if logits.numel() == 0:

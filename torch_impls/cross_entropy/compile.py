@@ -36,7 +36,7 @@ def cross_entropy(
     """(loss, dlogits) as in the plain implementation; float32 inside, rounded once.
 
     Row-major operands. Raises ValueError for other shapes and dtypes; NotImplementedError for strides and for few
-    elements. A target that is no column is an assertion in the kernel.
+    elements. A target outside [0, V) is an assertion in the kernel.
     """
     check_cross_entropy(logits, target, label_smoothing=label_smoothing)
     return _losses(logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing)

@@ -24,15 +24,16 @@ def int4_matmul(
     """y[m, n] = sum over k of x[m, k] scale[n, k // 128] (code[n, k] - 8), in bfloat16.
 
     x (M, K) and scale (N, K / 128) bfloat16, weight (N, K / 2) uint8; M at least 1, N a multiple of 16, K of 128. The
-    operator has an order of codes of its own: each call packs the weights again, which takes most of the time of few
+    operator needs another order of codes, so each call packs the weights again, which takes most of the time for few
     rows.
 
-    Raises ValueError for arguments that break the contract; NotImplementedError for float16, other sizes, and zero: the
-    operator does not subtract codes, but adds a bfloat16 number to each weight, and scale (8 - zero) would be rounded.
+    Raises ValueError for arguments that break the contract; NotImplementedError for float16, other sizes, and `zero`:
+    the operator cannot subtract it from codes. It adds bfloat16 numbers to weights, so scale (8 - zero) would be
+    rounded.
     """
     M, N, K = check_int4_matmul(x, weight, scale, zero)
     if zero is not None:
-        raise NotImplementedError("int4_matmul: torch's operator adds rounded numbers; it subtracts no zero points")
+        raise NotImplementedError("int4_matmul: torch's operator takes no zero points")
     if x.dtype != torch.bfloat16:
         raise NotImplementedError(f"int4_matmul: torch's operator is for bfloat16; got {x.dtype}")
     if M == 0 or N == 0 or K == 0 or N % ROWS != 0 or K % GROUP != 0:

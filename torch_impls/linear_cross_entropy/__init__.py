@@ -57,7 +57,7 @@ def linear_cross_entropy(
     """(loss, dx, dweight): the `cross_entropy` of x weight^T with target, and the gradients of the mean loss.
 
     float32, float16 or bfloat16, any strides. Logits and sums are float32, the gradients of logits are rounded as
-    factors of products. Raises ValueError for other shapes and dtypes. A target that is no column gives NaN.
+    factors of products. Raises ValueError for other shapes and dtypes. A target outside [0, V) gives NaN.
     """
     T, V, _ = check_linear_cross_entropy(x, weight, target)
     if T == 0 or V == 0:

@@ -16,7 +16,7 @@ VENDOR = "NCCL + PyTorch (cuBLAS on a GPU)"
 def matmul_reduce_scatter(
     x: Float[Tensor, "ranks*M K"], w: Float[Tensor, "K N"], *, group: dist.ProcessGroup, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """The sum of x w over the ranks of `group`: rank r gets the rows from r M on.
+    """The sum of x w over the ranks of `group`: rank r gets rows r M to (r + 1) M - 1.
 
     float32, float16 or bfloat16, any strides; the ranks' products and their sums are rounded to that type. Precision:
     see `with_precision`.

@@ -16,7 +16,7 @@ def parts(
 ) -> dict[str, Callable[[], object]]:
     """`product`: attention over as many (query, key) pairs as this rank has, by SDPA; `communication`: the all-gather.
 
-    Causal: half of the queries with all keys. These pairs are as many as the visible ones, less half a pair a query.
+    causal: half of the queries with all keys, because their pairs are nearly as many as the visible pairs of all.
     """
     own = torch.stack((k, v))
     gathered = own.new_empty(2 * group.size(), *k.shape)

@@ -53,7 +53,7 @@ def check_sizes(operation: str, M: int, N: int, K: int) -> None:
 def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
     """Raises NotImplementedError for products of float32, and for M or N above 2^27 or K above 2^30, as check_sizes."""
     if a.dtype == torch.float32 and precision == "ieee":
-        raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
+        raise NotImplementedError('matmul: tensor cores cannot multiply float32 with precision="ieee"')
     sizes = (M, N, a.shape[1])
     if max(M, N) > 2**27 or a.shape[1] > 2**30:
         raise NotImplementedError(f"matmul: M and N must be at most 2^27, K at most 2^30; got {sizes}")

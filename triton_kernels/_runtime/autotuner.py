@@ -1,11 +1,11 @@
-"""Triton's autotuner with stored answers: configurations are timed only if no search or earlier process has done so.
+"""Triton's autotuner with stored choices: configurations are timed only if no search or earlier process has done so.
 
-A *question* is the key under which an autotuner caches its choice: a tuple of the values of the arguments that its
-`keys` name, then the dtypes of all arguments that have one. The answer is taken from the first of these that has it:
+The key of a choice is a tuple of the values of the arguments that the autotuner's `keys` name, then the dtypes of all
+arguments that have one. The configuration for a key comes from the first of these that has one:
 
 1. the file of tuned configurations of this device and version of Triton (`tuned.py`);
 2. the choice that an earlier process has kept in Triton's cache folder;
-3. timing the short list and the configurations that other versions of Triton were tuned to for this question.
+3. timing the short list and the configurations that other versions of Triton were tuned to for this key.
 
 Triton's own `cache_results` does not support configurations with a pre-hook.
 """
@@ -32,7 +32,7 @@ OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
 """Options of a configuration that are not parameters of the kernel."""
 CHOICE = "choice.json"
 TUNED, AUTOTUNED, KEPT = "tuned", "autotuned", "autotuned earlier"
-"""Sources of an answer."""
+"""Sources of a configuration."""
 
 
 def autotune(
@@ -51,7 +51,7 @@ def kernel_name(tuner: TritonAutotuner) -> str:
 
 
 class Autotuner(TritonAutotuner):
-    """An autotuner that takes answers from the sources above. fault: the reason why a tuned entry cannot be used."""
+    """An autotuner with the sources above. fault: the reason why a tuned entry cannot be used."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Autotuner(TritonAutotuner):
         return found
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[triton.Config]:
-        """The configurations to be timed for the present arguments; a single one if the answer is known.
+        """The configurations to be timed for the present arguments; a single one if the choice is known.
 
-        Triton calls it for every question that its cache does not answer.
+        Triton calls it for every key that its cache does not have.
         """
         short = self.short_list(kwargs)
         self._borrowed = []
@@ -91,14 +91,14 @@ class Autotuner(TritonAutotuner):
             return short
         key = self._key(kwargs)
         values, dtypes = named(self, key)
-        question = _tuned.question(self.name, values, dtypes)
-        answers = _tuned.answers(torch.cuda.get_device_name())
-        self.fault = answers.fault
-        if question in answers.here and (config := self._config(answers.here[question])) is not None:
+        full_key = _tuned.full_key(self.name, values, dtypes)
+        entries = _tuned.entries_of(torch.cuda.get_device_name())
+        self.fault = entries.fault
+        if full_key in entries.here and (config := self._config(entries.here[full_key])) is not None:
             self.origins[key] = TUNED
             return [config]
         known = [plain(config) for config in short]
-        for entry in answers.elsewhere.get(question, ()):
+        for entry in entries.elsewhere.get(full_key, ()):
             config = self._config(entry)
             if config is not None and plain(config) not in known:
                 known.append(plain(config))
@@ -129,7 +129,7 @@ class Autotuner(TritonAutotuner):
             return [float("inf")] * 3
 
     def _key(self, kwargs: Mapping[str, Any]) -> Key:
-        """The question of the present arguments, as Triton's `run` forms it."""
+        """The key of the present arguments, as Triton's `run` forms it."""
         given = {name: value for name, value in {**self.nargs, **kwargs}.items() if name in self.arg_names}
         dtypes = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
         return (*(given[name] for name in self.keys if name in given), *dtypes)
@@ -142,13 +142,13 @@ class Autotuner(TritonAutotuner):
             return None
 
     def _choices(self, key: Key, candidates: Sequence[triton.Config]) -> Any:
-        """Triton's cache entry for this question. Its key has the source, device, version of Triton and candidates."""
+        """Triton's cache entry for this key and for the source, device, version of Triton and candidates."""
         values, dtypes = named(self, key)
         of = [
             _tuned.version(),
             torch.cuda.get_device_name(),
             self.fn.cache_key,
-            _tuned.question(self.name, values, dtypes),
+            _tuned.full_key(self.name, values, dtypes),
             [plain(config) for config in candidates],
         ]
         return get_cache_manager(hashlib.sha256(json.dumps(of).encode()).hexdigest())

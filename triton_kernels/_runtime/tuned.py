@@ -1,6 +1,6 @@
 """Tuned configurations: `tuned/<device>/triton-<version>.json`, which `python -m suite tune` writes.
 
-Each entry answers one question of an autotuner: a kernel, the values of its key by name, and the dtypes of its
+Each entry has the configuration for one full key: a kernel, the values of its key by name, and the dtypes of its
 arguments. Each device and each version of Triton has its own file.
 """
 
@@ -26,7 +26,7 @@ Scalar = bool | int | float | str | None
 
 @dataclass(frozen=True)
 class Entry:
-    """The fastest configuration that a search found for one question."""
+    """The fastest configuration that a search found for one full key."""
 
     kernel: str
     """Module below this folder and function: `matmul.persistent.matmul_kernel`."""
@@ -41,13 +41,13 @@ class Entry:
     """Number of configurations that were tried."""
 
     @property
-    def question(self) -> str:
-        return question(self.kernel, self.key, self.dtypes)
+    def full_key(self) -> str:
+        return full_key(self.kernel, self.key, self.dtypes)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The tuned entries of one device by question, for this version of Triton and for others."""
+class Entries:
+    """The tuned entries of one device by full key, for this version of Triton and for others."""
 
     here: Mapping[str, Entry] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Answers:
     """The reason why a file cannot be used; empty if all files can."""
 
 
-def question(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> str:
-    """A question as text. Equal questions have equal texts."""
+def full_key(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> str:
+    """Kernel, key and dtypes as one text; equal ones have equal texts."""
     return json.dumps([kernel, dict(key), list(dtypes)], sort_keys=True)
 
 
@@ -78,13 +78,13 @@ def path_for(device: str, triton: str) -> Path:
     return FOLDER / slug(device) / f"triton-{triton}.json"
 
 
-def answers(device: str) -> Answers:
+def entries_of(device: str) -> Entries:
     """The tuned entries of a device, given by its name. Files are read once per process."""
-    return _answers(path_for(device, version()), device, version())
+    return _entries(path_for(device, version()), device, version())
 
 
 @cache
-def _answers(own: Path, device: str, triton: str) -> Answers:
+def _entries(own: Path, device: str, triton: str) -> Entries:
     here: dict[str, Entry] = {}
     elsewhere: dict[str, tuple[Entry, ...]] = {}
     faults = []
@@ -96,10 +96,10 @@ def _answers(own: Path, device: str, triton: str) -> Answers:
             continue
         for each in entries:
             if path == own:
-                here[each.question] = each
+                here[each.full_key] = each
             else:
-                elsewhere[each.question] = (*elsewhere.get(each.question, ()), each)
-    return Answers(here, elsewhere, "; ".join(faults))
+                elsewhere[each.full_key] = (*elsewhere.get(each.full_key, ()), each)
+    return Entries(here, elsewhere, "; ".join(faults))
 
 
 def read(path: Path, device: str, triton: str) -> list[Entry]:
@@ -110,7 +110,7 @@ def read(path: Path, device: str, triton: str) -> list[Entry]:
         _expect(isinstance(document, dict) and set(document) == {*HEAD, "entries"}, "other fields than expected")
         _expect(isinstance(document["entries"], list), "entries must be a list")
         entries = [entry(each) for each in document["entries"]]
-        _expect(len({each.question for each in entries}) == len(entries), "a question is answered twice")
+        _expect(len({each.full_key for each in entries}) == len(entries), "two entries have the same key")
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, RecursionError) as error:

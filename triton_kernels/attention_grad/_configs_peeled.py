@@ -1,4 +1,4 @@
-"""Configurations of peeled.py: the autotuner's short lists, and the space of a longer search."""
+"""Configurations of peeled.py: the autotuner's short lists, and those of a longer search."""
 
 import itertools
 from typing import Any

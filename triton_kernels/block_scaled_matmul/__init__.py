@@ -80,7 +80,7 @@ def block_scaled_matmul(
 ) -> Float[Tensor, "M N"]:
     """c[i, j] = sum over groups g of scale_a[i, g] scale_b[j // 128, g] (sum over k in g of a[i, k] b[j, k]).
 
-    A group is 128 terms of K, the last one fewer.
+    A group is 128 terms of K; the last one may have fewer.
 
     Shapes: a (M, K), b (N, K), scale_a (M, K / 128), scale_b (N / 128, K / 128), rounded up; any strides, K = 0
     included. The output is contiguous.

@@ -71,7 +71,7 @@ def cross_entropy(
 
     Shapes: logits (T, V), target (T,), any strides. The outputs are contiguous.
     Dtypes: float32, float16, bfloat16; target int64. float32 inside, rounded once; the loss is float32.
-    Tail: columns beyond V are minus infinity. Offsets are int64. A target that is no column gives NaN in its row.
+    Tail: columns beyond V are minus infinity. Offsets are int64. A target outside [0, V) gives NaN in its row.
     Errors: ValueError for other shapes, dtypes or devices.
     Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; loss and gradient in one
     kernel: Hsu et al., "Liger Kernel", 2024.

@@ -121,7 +121,7 @@ def cross_entropy(
 
     Contract, dtypes, ignored rows and errors: those of the plain kernel.
     Shapes: logits (T, V), target (T,), any strides. The outputs are contiguous.
-    Tail: columns beyond V are minus infinity. Offsets are int64. A target that is no column gives NaN in its row.
+    Tail: columns beyond V are minus infinity. Offsets are int64. A target outside [0, V) gives NaN in its row.
     """
     T, V = check_cross_entropy(logits, target, label_smoothing=label_smoothing)
     if logits.numel() == 0:

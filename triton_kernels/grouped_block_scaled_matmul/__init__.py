@@ -78,9 +78,9 @@ def grouped_block_scaled_matmul(
 ) -> Float[Tensor, "T N"]:
     """y[t, n] = sum over groups g of scale_x[t, g] scale_weight[e, n // 128, g] (sum over k in g of x[t, k] w[e, n, k])
 
-    Row t is among the sizes[e] rows of expert e; a group is 128 terms of K, the last one fewer. The rows are in the
-    order of the experts; sizes are not negative, and their sum is T. The host does not read them: it launches as many
-    programs as there may be tiles, T / BLOCK_M and one for each expert.
+    Row t is among the sizes[e] rows of expert e; a group is 128 terms of K; the last one may have fewer. The rows are
+    in the order of the experts; sizes are not negative, and their sum is T. The host does not read them: it launches
+    as many programs as there can be tiles, T / BLOCK_M plus one for each expert.
 
     Shapes: x (T, K), weight (E, N, K), sizes (E,), scale_x (T, K / 128), scale_weight (E, N / 128, K / 128), rounded
     up; any strides, K = 0 included. The output is contiguous.

@@ -77,7 +77,7 @@ def grouped_matmul(
     """y[t, n] = sum over k of x[t, k] weight[e, k, n], where row t is among the sizes[e] rows of expert e.
 
     The rows are in the order of the experts; sizes are not negative, and their sum is T. The host does not read them:
-    it launches as many programs as there may be tiles, T / BLOCK_M and one for each expert.
+    it launches as many programs as there can be tiles, T / BLOCK_M plus one for each expert.
 
     Shapes: x (T, K), weight (E, K, N), sizes (E,), any strides, K = 0 included; the output is contiguous.
     Dtypes: float32 (ieee products), float16, bfloat16; sums in float32, rounded once at the end; sizes int32.

@@ -1,4 +1,4 @@
-"""Configurations of persistent.py: the autotuner's list, and the space of a longer search."""
+"""Configurations of persistent.py: the autotuner's list, and those of a longer search."""
 
 import itertools
 from typing import Any

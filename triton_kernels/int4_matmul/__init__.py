@@ -91,7 +91,7 @@ def int4_matmul(
 ) -> Float[Tensor, "M N"]:
     """y[m, n] = sum over groups g of scale[n, g] (sum over k in g of x[m, k] (code[n, k] - zero[n, g])).
 
-    A group is 128 terms of K, the last one fewer.
+    A group is 128 terms of K; the last one may have fewer.
 
     Shapes: x (M, K), weight (N, K / 2) with two codes a byte, the lower first, scale and zero (N, K / 128), rounded up;
     any strides, K = 0 included. The output is contiguous. zero is 8 if it is not given.

@@ -79,7 +79,7 @@ def linear_cross_entropy(
     Dtypes: float32, float16, bfloat16; target int64. Logits and sums are float32; the gradients of logits are rounded,
     as factors of products, and so are the results. The loss is float32.
     Memory: 4 T H bytes for the sums of dx, and 6 (in float32 8) for each logit of a block of about 2^23.
-    Tail: masked; offsets are int64. A target that is no column gives NaN in its row of loss and dx, and in dweight.
+    Tail: masked; offsets are int64. A target outside [0, V) gives NaN in its row of loss and dx, and in dweight.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for sizes above 2^26.
     Source: blocks of logits: Hsu et al., "Liger Kernel", 2024. Here blocks of columns: each dweight is one sum.
     """

@@ -1,4 +1,4 @@
-"""Configurations of gluon.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of gluon.py: the autotuner's short list, and those of a longer search."""
 
 import itertools
 from typing import Any

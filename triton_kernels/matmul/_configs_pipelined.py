@@ -1,4 +1,4 @@
-"""Configurations of pipelined.py and parts.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of pipelined.py and parts.py: the autotuner's short list, and those of a longer search."""
 
 import itertools
 from typing import Any

@@ -110,7 +110,7 @@ def matmul(
     (M, K), N = a.shape, b.shape[1]
     check_sizes("matmul", M, N, K)
     if precision == "tf32":
-        raise NotImplementedError("matmul: parts of K are not for tf32, where results differ from call to call")
+        raise NotImplementedError("matmul: K is not split for tf32, because results would differ from call to call")
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     if K == 0:
         return torch.zeros((M, N), dtype=dtype, device=a.device)

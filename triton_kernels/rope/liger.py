@@ -21,7 +21,7 @@ def rope(
     """
     check_rope(q, k, cos, sin, layout=layout)
     if layout != "halves" or inverse:
-        raise NotImplementedError("rope: liger-kernel rotates halves, and back only as a gradient")
+        raise NotImplementedError("rope: liger-kernel takes layout='halves' without inverse")
     if q.numel() == 0 or k.numel() == 0:
         raise NotImplementedError("rope: liger-kernel takes no empty operands")
     q, k = (x.clone(memory_format=torch.contiguous_format).transpose(1, 2) for x in (q, k))

@@ -9,5 +9,5 @@ framework = "jax"
 
 def differences(x):
     """[N] -> [N]"""
-    # TODO: return x with the element before subtracted from each but the first.
+    # TODO: return each element of x minus the one before it; the first stays as it is.
     # END

@@ -1,7 +1,7 @@
 """Exercise jax/13_pallas_matmul: a tile of a product, step by step along K.
 
 out = a b, in blocks of 16 x 16; all sizes are multiples of 16. The last axis of the grid runs fastest, and all of its
-programs get the same block of out, which so keeps the sum.
+programs get the same block of out, which therefore keeps the sum.
 """
 
 import jax

@@ -35,8 +35,8 @@ def find(device: str) -> list[Entry]:
 
 def add(entries: Iterable[Entry], device: str, driver: str) -> None:
     """Add entries to the file of this device. They replace earlier entries with the same key."""
-    answers = {each.question: each for each in (*find(device), *entries)}
-    write(path_for(device), answers.values(), device=device, version=_tuned.version(), driver=driver)
+    kept = {each.full_key: each for each in (*find(device), *entries)}
+    write(path_for(device), kept.values(), device=device, version=_tuned.version(), driver=driver)
 
 
 def read(path: Path, device: str, version: str) -> list[Entry]:

@@ -44,7 +44,7 @@ def draw(data: dict[str, Any]) -> Figure:
         text = f"{number(cost, 3)}  {implementation}"
         ax.annotate(text, (cost, place), (3, 0), textcoords="offset points", va="center", fontsize=7, color=INK)
     ax.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=7)
-    ax.set_xlabel("cost of a million calls of the fastest implementation, in the price's money", fontsize=8)
+    ax.set_xlabel("cost of a million calls of the fastest implementation, in the currency of the price", fontsize=8)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.25)
     return figure

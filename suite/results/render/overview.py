@@ -76,8 +76,8 @@ def _best(among: Standing, comparison: Comparison, framework: str) -> str:
 def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
     """A sentence for each operation and dtype, on the case that takes the reference longest.
 
-    `matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`. Rows of vendors and of peers, and noisy
-    rows, are left out.
+    `matmul bf16: cuda/wgmma is 1.01x as fast as torch at M=N=K=4096; plain triton 0.960`. Rows of vendors and of peers,
+    and noisy rows, are left out.
     """
     kinds: dict[tuple[str, ...], list[Comparison]] = {}
     for group in cases(rows):
@@ -102,9 +102,8 @@ def _finding(kind: str, found: Sequence[Comparison]) -> str:
     reference = largest.reference(best)
     other = reference.implementation if reference is not None else largest.head
     within = " (no difference within the interval)" if largest.is_faster(best) is None else ""
-    text = (
-        f"{kind}: {best.implementation} is {_factor(largest.ratio(best))}x {other}{within} at {short_case(best.case)}"
-    )
+    ratio = f"{_factor(largest.ratio(best))}x as fast as {other}{within}"
+    text = f"{kind}: {best.implementation} is {ratio} at {short_case(best.case)}"
     for row in others:
         if row.implementation == "triton":
             text += f"; plain triton {_factor(largest.ratio(row))}"

@@ -56,7 +56,7 @@ def weak_remark(rows: Sequence[Row]) -> str:
     if not weak:
         return ""
     reasons = "; ".join(dict.fromkeys(row.weakness for row in weak))
-    return one_line(f"{len(weak)} of {len(rows)} rows say little, even if they are ok: {reasons}")
+    return one_line(f"{len(weak)} of {len(rows)} rows prove little even if they are ok: {reasons}")
 
 
 def gpus_remark(rows: Iterable[Row]) -> str:
@@ -103,7 +103,7 @@ def crossovers(rows: Iterable[Row]) -> list[str]:
             sweeps.setdefault((timed[0].operation, timed[0].dtype, timed[0].precision), []).append(timed)
     texts = []
     for names, groups in sweeps.items():
-        found = [f"on data that is there already: {_wins_from(groups, 'latency_us')}"]
+        found = [f"with data already on the device: {_wins_from(groups, 'latency_us')}"]
         if any(row.program_us is not None for group in groups for row in group):
             found.append(f"with transfers through pageable memory: {_wins_from(groups, 'program_us')}")
             found.append(f"through pinned memory: {_wins_from(groups, 'program_pinned_us')}")

@@ -36,7 +36,7 @@ def test_cases_that_are_not_covered() -> None:
     for shape, window, message in (
         ((1, 8, 8, 8), (2, 3), r"windows must be 2 x 2 or 3 x 3; got \(2, 3\)"),
         ((1, 8, 8, 8), (4, 4), r"windows must be 2 x 2 or 3 x 3; got \(4, 4\)"),
-        ((1, 8, 8, 6), (2, 2), "channels of x must be packs of 4 aligned neighbours"),
+        ((1, 8, 8, 6), (2, 2), "channels of x must be contiguous, in aligned packs of 4"),
     ):
         x = torch.zeros(shape)
         dy = torch.zeros(1, 9 - window[0], 9 - window[1], shape[3])

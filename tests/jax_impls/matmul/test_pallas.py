@@ -211,7 +211,7 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
     "float32 products": (
         lambda e, m: m(e(4, 4, dtype="float32"), e(4, 4, dtype="float32")),
         NotImplementedError,
-        "matmul: float32 with precision 'ieee' has no use for the tensor cores",
+        "matmul: tensor cores cannot multiply float32 with precision 'ieee'",
     ),
 }
 

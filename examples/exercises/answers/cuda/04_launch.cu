@@ -11,8 +11,8 @@ __global__ void add_kernel(const float* a, const float* b, float* out, int64_t N
 extern "C" int add(const float* a, const float* b, float* out, int64_t N, int64_t dtype, cudaStream_t stream,
                    LaunchRecord* record) {
     const dim3 block(128);
-    // TODO: declare `const dim3 grid(...)`: as few blocks as give each of the N elements a thread. An element that is
-    // left over needs a block too.
+    // TODO: declare `const dim3 grid(...)`: the fewest blocks that give each of the N elements a thread. The elements
+    // that do not fill a block need a block too.
     const dim3 grid(unsigned(ceil_div<int64_t>(N, block.x)));
     // END
     record->set(grid, block);

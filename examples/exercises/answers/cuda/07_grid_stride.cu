@@ -6,7 +6,7 @@
 __global__ void add_kernel(const float* a, const float* b, float* out, int64_t N) {
     const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     // TODO: a loop over this thread's elements: `first`, and then every further one at a distance of all threads of the
-    // grid, which are gridDim.x * blockDim.x. Neighbouring threads so read neighbouring elements in each pass.
+    // grid, which are gridDim.x * blockDim.x. In each pass neighbouring threads read neighbouring elements.
     for (int64_t i = first; i < N; i += int64_t(gridDim.x) * blockDim.x) out[i] = a[i] + b[i];
     // END
 }

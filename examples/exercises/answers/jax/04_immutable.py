@@ -9,6 +9,6 @@ framework = "jax"
 
 def differences(x):
     """[N] -> [N]"""
-    # TODO: return x with the element before subtracted from each but the first.
+    # TODO: return each element of x minus the one before it; the first stays as it is.
     return x.at[1:].add(-x[:-1])
     # END

@@ -15,7 +15,7 @@ def layer_norm_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
     row = tl.load(x_ptr + m * N + offs, mask=offs < N, other=0.0)
     mean = tl.sum(row, axis=0) / N
     # TODO: declare `centred`, the row minus its mean, and `variance`, the mean of the squares of its N elements. Masked
-    # elements are 0 in `row`; which value have they after the subtraction? tl.where(mask, block, 0.0) replaces them.
+    # elements are 0 in `row`; which value do they have after the subtraction? tl.where(mask, block, 0.0) replaces them.
     centred = tl.where(offs < N, row - mean, 0.0)
     variance = tl.sum(centred * centred, axis=0) / N
     # END

@@ -16,8 +16,8 @@ IN_TURN, AGAIN = "torch: read, in turn", "torch: read, again"
 
 
 def _pieces(arena: Arena, l2_bytes: int) -> Any:
-    """16 vectors of half the cache's size. Read in turn, one is read again after others of seven times the cache's
-    size."""
+    """16 vectors, each half as large as the cache. Read in turn, a vector is read again after seven cache sizes of
+    other data."""
     words = min(l2_bytes // 8, arena.elements // 16)
     return arena.x[: 16 * words].view(16, words)
 
