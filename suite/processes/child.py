@@ -113,6 +113,7 @@ class Child:
         self.left_behind = False
         self.max_stop_s = limits.FIRST_CALL_S
         """Time for which a signal may stop the process before it is killed."""
+        self.clock = limits.OwnTime()
         pipes: list[int] = []
         try:
             for _ in range(3):
@@ -139,16 +140,12 @@ class Child:
     def wait_for(self, descriptor: int, limit_s: float, deadline: float) -> None:
         """Return when `descriptor`, which the process writes to, can be read.
 
-        Raises `WorkerDiedError` if the process ends, and at `deadline`, which is `limit_s` seconds after its last
-        message.
+        Raises `WorkerDiedError` if the process ends, and at `deadline`, a time of `clock`, which is `limit_s` seconds
+        after its last message.
         """
         stopped_at: float | None = None
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._hang_location()
-                self.kill()
-                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
+            left = max(0.0, deadline - self.clock())
             dead = self.process.poll() is not None  # a child of the process may still hold the pipes open
             ready, _, _ = select.select([descriptor, self._output], [], [], 0 if dead else min(left, TICK_S))
             if self._output in ready:
@@ -157,10 +154,14 @@ class Child:
                 return
             if dead:
                 raise self.death_error()
+            if not left:
+                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._hang_location()
+                self.kill()
+                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
             if not ready:
                 self.tick()
-                stopped_at = (stopped_at or time.monotonic()) if tree.state(self.pid) == "T" else None
-                if stopped_at is not None and time.monotonic() - stopped_at > self.max_stop_s:
+                stopped_at = (stopped_at or self.clock()) if tree.state(self.pid) == "T" else None
+                if stopped_at is not None and self.clock() - stopped_at > self.max_stop_s:
                     self.kill()
                     reason = f"it was stopped by a signal from outside for {self.max_stop_s:g} s, and was killed"
                     raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)
