@@ -216,8 +216,16 @@ def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
     return [pytest.param(each, id=each.name, marks=thorough_unless(each.name in kept)) for each in found]
 
 
+BY_CHANCE = ("narrow_half_of_its_calls", "narrow_one_call_in_ten", "narrow_race")
+"""Wrong in some calls: the check makes as many as its time allows, which is few on a busy machine."""
+
+
 @pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))
-def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Cheat) -> None:
+def test_narrow_and_trespassing_kernels_are_refused(
+    session: Session, cheat: Cheat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cheat.name in BY_CHANCE:  # a thousand calls, of which at least one in 50 is wrong
+        monkeypatch.setattr("suite.checking.repeats.CHECKED_FILE", Duration(120.0))
     assert refusal(session, cheat)
 
 
