@@ -32,13 +32,13 @@ from suite.processes.codec import to_json
 
 TICK_S = 0.1
 """Period of the memory checks."""
-DUMP_S = 0.3
-"""Time allowed for a process that hangs to dump its Python stack."""
+DUMP_S = 3.0
+"""Time allowed for a process that hangs to dump its Python stack. An idle machine takes milliseconds."""
 KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
 OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 """Signals from another process, or from the system when memory is exhausted; no fault of a kernel causes them."""
-PAUSE_S = 0.05
+PAUSE_S = 0.3
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
 """Bytes of output that are kept, and most reads before a request: a background thread may print without end."""
