@@ -13,6 +13,7 @@ from cheats import Cheat
 from checked_calls import CPU, JAX, NUMPY, TORCH
 from external_files import external, write
 from thinning import covering_parts, thorough_unless
+from tries import passes_once
 
 from suite import ops
 from suite.checking.problem import Problem, Problems
@@ -217,16 +218,15 @@ def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
 
 
 BY_CHANCE = ("narrow_half_of_its_calls", "narrow_one_call_in_ten", "narrow_race")
-"""Wrong in some calls: the check makes as many as its time allows, which is few on a busy machine."""
+"""Wrong in some calls. The check makes as many as its time allows: hundreds on an idle machine, tens on a busy one."""
 
 
 @pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))
-def test_narrow_and_trespassing_kernels_are_refused(
-    session: Session, cheat: Cheat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if cheat.name in BY_CHANCE:  # a thousand calls, of which at least one in 50 is wrong
-        monkeypatch.setattr("suite.checking.repeats.CHECKED_FILE", Duration(120.0))
-    assert refusal(session, cheat)
+def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Cheat) -> None:
+    def refused(_: int) -> None:
+        assert refusal(session, cheat)
+
+    passes_once(refused, range(20 if cheat.name in BY_CHANCE else 1))
 
 
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
