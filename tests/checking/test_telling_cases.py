@@ -218,7 +218,7 @@ def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
 
 
 BY_CHANCE = ("narrow_half_of_its_calls", "narrow_one_call_in_ten", "narrow_race")
-"""Wrong in some calls. The check makes as many as its time allows: hundreds on an idle machine, tens on a busy one."""
+"""Wrong in some calls. The check makes as many as its time allows, which are fewer on a busy machine."""
 
 
 @pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))
