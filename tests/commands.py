@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from suite.cli import main as cli
@@ -21,6 +22,14 @@ A run that waits for its workers' work takes ten times as long."""
 def command(*arguments: str | Path) -> list[str]:
     """The command line of `compare` in a process of its own."""
     return [sys.executable, "-m", "suite", "compare", *map(str, arguments)]
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """The command line of a process; empty if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:

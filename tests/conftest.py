@@ -28,6 +28,9 @@ DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 """Device files of NVIDIA GPUs, on Linux and in Windows' subsystem for Linux."""
 SLOW_S = 10.0
 """Tests that take longer are to be marked `slow`."""
+TIMES_SLOW = 10
+"""The limit of a test that is marked `slow` is so many times its `seconds`, those of an idle machine, if that is longer
+than the limit of other tests. On a busy machine tests take several times as long."""
 LAST = 1500
 """Fast tests that run after the slow ones."""
 
@@ -129,7 +132,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
+    _allow_slow_ones_more_time(config, items)
     items[:] = _ordered(items)
+
+
+def _allow_slow_ones_more_time(config: pytest.Config, items: list[pytest.Item]) -> None:
+    usual_s = config.getoption("timeout")
+    for item in items if usual_s else []:
+        if TIMES_SLOW * _slow_s(item) > usual_s and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMES_SLOW * _slow_s(item)))
 
 
 def _leave_out_repeated_skips(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -83,10 +83,10 @@ class Channel:
     def spin(self, spin_ns: int) -> bool:
         """Poll for a message for `spin_ns` nanoseconds without sleeping. Returns True as soon as there is one."""
         end = perf_counter_ns() + spin_ns
-        while perf_counter_ns() < end:
-            if self._poll.poll(0):
-                return True
-        return False
+        while not self._poll.poll(0):
+            if perf_counter_ns() >= end:
+                return False
+        return True
 
     def receive(self, expected: Any) -> tuple[Any, list[int]]:
         """The next message, which has the annotation `expected`, and the descriptors that came with it.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -40,7 +39,7 @@ class ExternalForkServer(Child):
         Raises `OSError` or `WorkerDiedError` if the fork server has ended.
         """
         socket.send_fds(self._control, [b"f"], [*(ends[name] for name in OPTIONS), output])
-        self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
+        self.wait_for(self._control.fileno(), START_S, self.clock() + START_S)
         answer = self._control.recv(PID.size, socket.MSG_WAITALL)
         if len(answer) < PID.size:
             raise self.death_error()

@@ -10,9 +10,8 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep, thread_time
 from typing import Any, ClassVar, TypeVar
 
 from suite.core.errors import SuiteError
@@ -35,7 +34,7 @@ MAX_HANDOFF_NS = 1_000_000
 """Largest cost of a command that is accepted: on a busy machine some commands wait for a processor."""
 
 STOP_S = 1.0
-"""Time allowed for a process and all that it has started to stop after a signal."""
+"""Processor time of this thread within which a process and all that it has started must stop after a signal."""
 
 A = TypeVar("A")
 
@@ -166,7 +165,7 @@ class ExternalProcess(Child):
     def _expect(self, expected: type[A]) -> A:
         limit_s = limits.limit_s(self.current.phase, self.timeout_s)
         self.max_stop_s = self.timeout_s
-        self.wait_for(self._channel.fileno(), limit_s, time.monotonic() + limit_s)
+        self.wait_for(self._channel.fileno(), limit_s, self.clock() + limit_s)
         try:
             found: Any = self._channel.receive(p.Answer)[0]
         except ClosedError:
@@ -202,8 +201,8 @@ class ExternalProcess(Child):
     def stop(self) -> None:
         """Stop the process, and all that it has started, until `sample` or `ask` lets it run. Returns when it stands
         still."""
-        deadline, stopped = time.monotonic() + STOP_S, dict[int, None]()
-        while time.monotonic() < deadline:
+        deadline, stopped = thread_time() + STOP_S, dict[int, None]()
+        while thread_time() < deadline:
             self._find_orphans()
             running = [pid for pid in self._family() if pid not in stopped or not tree.stands_still(pid)]
             if not running:
@@ -211,7 +210,7 @@ class ExternalProcess(Child):
             for pid in running:
                 _send_signal(pid, signal.SIGSTOP)
             stopped |= dict.fromkeys(running)
-            time.sleep(0)
+            sleep(0)
         self._stopped = tuple(stopped)
         self._run_ns = {pid: tree.run_ns(pid) for pid in stopped}
 

@@ -32,13 +32,13 @@ from suite.processes.codec import to_json
 
 TICK_S = 0.1
 """Period of the memory checks."""
-DUMP_S = 0.3
-"""Time allowed for a process that hangs to dump its Python stack."""
+DUMP_S = 3.0
+"""Time allowed for a process that hangs to dump its Python stack. An idle machine takes milliseconds."""
 KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
 OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 """Signals from another process, or from the system when memory is exhausted; no fault of a kernel causes them."""
-PAUSE_S = 0.05
+PAUSE_S = 0.3
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
 """Bytes of output that are kept, and most reads before a request: a background thread may print without end."""
@@ -113,6 +113,7 @@ class Child:
         self.left_behind = False
         self.max_stop_s = limits.FIRST_CALL_S
         """Time for which a signal may stop the process before it is killed."""
+        self.clock = limits.OwnTime()
         pipes: list[int] = []
         try:
             for _ in range(3):
@@ -139,16 +140,12 @@ class Child:
     def wait_for(self, descriptor: int, limit_s: float, deadline: float) -> None:
         """Return when `descriptor`, which the process writes to, can be read.
 
-        Raises `WorkerDiedError` if the process ends, and at `deadline`, which is `limit_s` seconds after its last
-        message.
+        Raises `WorkerDiedError` if the process ends, and at `deadline`, a time of `clock`, which is `limit_s` seconds
+        after its last message.
         """
         stopped_at: float | None = None
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._hang_location()
-                self.kill()
-                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
+            left = max(0.0, deadline - self.clock())
             dead = self.process.poll() is not None  # a child of the process may still hold the pipes open
             ready, _, _ = select.select([descriptor, self._output], [], [], 0 if dead else min(left, TICK_S))
             if self._output in ready:
@@ -157,10 +154,14 @@ class Child:
                 return
             if dead:
                 raise self.death_error()
+            if not left:
+                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._hang_location()
+                self.kill()
+                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
             if not ready:
                 self.tick()
-                stopped_at = (stopped_at or time.monotonic()) if tree.state(self.pid) == "T" else None
-                if stopped_at is not None and time.monotonic() - stopped_at > self.max_stop_s:
+                stopped_at = (stopped_at or self.clock()) if tree.state(self.pid) == "T" else None
+                if stopped_at is not None and self.clock() - stopped_at > self.max_stop_s:
                     self.kill()
                     reason = f"it was stopped by a signal from outside for {self.max_stop_s:g} s, and was killed"
                     raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from suite.core.phases import Phase
 
 FIRST_CALL_S = 120.0
@@ -10,6 +12,23 @@ CALL_S = 30.0
 """Limit of each later call, or `--timeout` if that is shorter."""
 SUITE_WORK_S = 600.0
 """Limit of the phases that run no implementation, or `--timeout` if that is longer."""
+STEP_S = 1.0
+
+
+class OwnTime:
+    """A clock, in seconds from 0, for a limit that this process watches by reading it many times per second.
+
+    It goes on by at most STEP_S between two readings: while this process is stopped, as by Ctrl-Z or with the whole
+    machine, the process that it waits for may be stopped too.
+    """
+
+    def __init__(self) -> None:
+        self._now, self._read_at = 0.0, time.monotonic()
+
+    def __call__(self) -> float:
+        before, self._read_at = self._read_at, time.monotonic()
+        self._now += min(self._read_at - before, STEP_S)
+        return self._now
 
 
 def limit_s(phase: Phase, timeout_s: float) -> float:

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -70,7 +69,8 @@ class RankChannel:
         self.pid = 0
         self.partial, self.lines = b"", list[bytes]()
         self.current = Started(None, Phase.STARTING)
-        self.heard_at = time.monotonic()
+        self.heard_at = 0.0
+        """Time of its last message, or of the request, by the clock of `RanksProcess`."""
         self.reply: Reply | None = None
 
     def deadline(self, timeout_s: float) -> float:
@@ -127,13 +127,13 @@ class RanksProcess(Child):
         for each in self.ranks:
             starting = each.current.phase is Phase.STARTING
             each.current = Started(name, Phase.STARTING if starting else Phase.PREPARING)
-            each.heard_at, each.reply = time.monotonic(), None
+            each.heard_at, each.reply = self.clock(), None
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is found below
                 each.socket.sendall(encode_numbered(request, self.number))
         failed_at: float | None = None
         while waiting := [each for each in self.ranks if each.reply is None]:
             if failed_at is None and any(each.reply is not None and is_fault(each.reply) for each in self.ranks):
-                failed_at = time.monotonic()
+                failed_at = self.clock()
             try:
                 self._wait(waiting, timeout_s, failed_at)
             except WorkerTimeoutError:
@@ -160,7 +160,7 @@ class RanksProcess(Child):
         """Take the events that have arrived from a rank."""
         while rank.lines:
             line = rank.lines.pop(0)
-            rank.heard_at = time.monotonic()
+            rank.heard_at = self.clock()
             if not rank.pid:
                 rank.pid = int(line)
                 continue

@@ -101,7 +101,7 @@ class ForkServer(Child):
                 self._control.sendall(request)
                 kind = ENDED  # events of earlier workers are skipped
                 while kind == ENDED:
-                    self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
+                    self.wait_for(self._control.fileno(), START_S, self.clock() + START_S)
                     kind, pid = self._event()
                 self._codes.pop(pid, None)  # the status of an earlier process with this id
         except OSError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -105,7 +104,7 @@ class WorkerProcess(Child):
 
     def _next(self, limit_s: float) -> Event:
         """The next event of the current request, within `limit_s` seconds."""
-        deadline = time.monotonic() + limit_s
+        deadline = self.clock() + limit_s
         while True:
             while not self.lines:
                 self.wait_for(self._events, limit_s, deadline)

@@ -13,6 +13,7 @@ from cheats import Cheat
 from checked_calls import CPU, JAX, NUMPY, TORCH
 from external_files import external, write
 from thinning import covering_parts, thorough_unless
+from tries import passes_once
 
 from suite import ops
 from suite.checking.problem import Problem, Problems
@@ -216,9 +217,16 @@ def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
     return [pytest.param(each, id=each.name, marks=thorough_unless(each.name in kept)) for each in found]
 
 
+BY_CHANCE = ("narrow_half_of_its_calls", "narrow_one_call_in_ten", "narrow_race")
+"""Wrong in some calls. The check makes as many as its time allows, which are fewer on a busy machine."""
+
+
 @pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))
 def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Cheat) -> None:
-    assert refusal(session, cheat)
+    def refused(_: int) -> None:
+        assert refusal(session, cheat)
+
+    passes_once(refused, range(20 if cheat.name in BY_CHANCE else 1))
 
 
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))

@@ -267,7 +267,7 @@ def test_a_call_that_is_wrong_in_one_of_ten_rounds_is_nearly_always_refused() ->
                 result[0] += 1
             timed.keep("it", result)
         refused += bool(timed.judge(60.0))
-    assert refused >= 34, f"{refused} of 40, where 0.96 of them are expected"
+    assert refused >= 32, f"{refused} of 40, where 0.96 of them are expected: fewer than 32 by chance once in 10^5 runs"
 
 
 def test_a_result_that_changes_after_its_call_is_wrong() -> None:

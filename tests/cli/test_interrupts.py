@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import PLAIN, SECONDS_TO_END, SMALL, command
+from commands import PLAIN, SECONDS_TO_END, SMALL, command, command_line
 from faulty import ROOT, inject
 
 from suite import frameworks
@@ -149,11 +149,4 @@ def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, times: int
     assert {key: rows[key] for key in before} == before
     assert f"resumed: {len(before)} rows exist already" in done.stderr or not before
     assert {path.name for path in out.iterdir()} == {"vector_add.csv", "vector_add.md", "environment.json"}
-    assert not [p for p in psutil.process_iter() if str(out) in " ".join(_cmdline(p))]
-
-
-def _cmdline(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+    assert not [p for p in psutil.process_iter() if str(out) in " ".join(command_line(p))]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import SECONDS_TO_END, call, command
+from commands import SECONDS_TO_END, call, command, command_line
 from faulty import ROOT, inject
 
 from suite import hardware
@@ -167,7 +167,7 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on_with_resume(tmp_path: 
         assert line, "the run ended before its first case"
         assert begun
         family = psutil.Process(run.pid).children(recursive=True)
-        assert any("suite.cluster.device_main" in each.cmdline() for each in family)
+        assert any("suite.cluster.device_main" in command_line(each) for each in family)
         begin = time.monotonic()
         run.send_signal(signal.SIGINT)
         said = run.stderr.read().decode()

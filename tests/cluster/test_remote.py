@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import SECONDS_TO_END, command
+from commands import SECONDS_TO_END, command, command_line
 from faulty import ROOT, inject
 
 from suite.cluster.dask_settings import FOLDER_VARIABLE
@@ -139,10 +139,4 @@ def test_an_interrupted_run_ends_its_processes_in_the_cluster_and_goes_on_with_r
 
 def _device_processes() -> list[psutil.Process]:
     family = psutil.Process().children(recursive=True)
-    return [each for each in family if "suite.cluster.device_main" in " ".join(_command_line(each))]
-
-
-def _command_line(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.cmdline()
-    return []
+    return [each for each in family if "suite.cluster.device_main" in " ".join(command_line(each))]

@@ -112,12 +112,12 @@ def test_the_site_opens_from_any_web_server(site: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         place = f"http://127.0.0.1:{server.server_port}/"
-        with urlopen(place, timeout=10) as index:
+        with urlopen(place, timeout=100) as index:
             text = index.read().decode()
         links = [part.split('"')[0] for part in text.split('href="')[1:] if not part.startswith("data:")]
         assert len(links) == 4
         for link in links:
-            with urlopen(place + link, timeout=10) as page:
+            with urlopen(place + link, timeout=100) as page:
                 assert page.status == 200
         server.shutdown()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,39 +34,62 @@ def test_a_draw_depends_on_the_seed_alone() -> None:
     assert fleet.draw(10, 1) == fleet.draw(10, 1) != fleet.draw(10, 2)
 
 
-def with_runs(monkeypatch: pytest.MonkeyPatch, sources: dict[str, Path], waits: dict[str, float]) -> None:
-    """Replaces each run by one that waits, then has the tables of a source."""
-    code = """import pathlib, shutil, sys, time
-wait, source, folder = sys.argv[1:]
-pathlib.Path(folder).mkdir()
-pathlib.Path(folder, "started.csv").touch()
-time.sleep(float(wait))
-print(f"[{wait} s, 3/3] the last case", flush=True)
-time.sleep(0.2)  # the report
-pathlib.Path(folder, "started.csv").unlink()
-shutil.copytree(source, folder, dirs_exist_ok=True)
-"""
+FIRST_ROW_S, REPORT_S = 2.0, 3.0
 
-    def commands(cases: object, shapes: Path, out: Path, extra: object) -> dict[str, list[str]]:
-        return {
-            name: [sys.executable, "-S", "-c", code, str(waits[name]), str(source), str(out / name)]
-            for name, source in sources.items()
-        }
+
+class Played:
+    """A run that takes `cases_s` from its first row to its last case, by a clock that only `sleep` moves.
+
+    Then it has the tables of `source`.
+    """
+
+    now = 0.0
+
+    def __init__(self, command: tuple[float, Path, Path], *, stdout: Any, **_: object) -> None:
+        self.cases_s, self.source, self.folder = command
+        self.begin, self.lines, self.returncode = Played.now, Path(stdout.name), 0
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        Played.now += seconds
+
+    def poll(self) -> int | None:
+        passed, first = Played.now - self.begin, self.folder / "started.csv"
+        if passed >= FIRST_ROW_S and not self.folder.exists():
+            self.folder.mkdir()
+            first.touch()
+        if passed >= FIRST_ROW_S + self.cases_s:
+            self.lines.write_text(f"[{passed:.1f} s, 3/3] the last case\n")
+        if passed < FIRST_ROW_S + self.cases_s + REPORT_S:
+            return None
+        first.unlink()
+        shutil.copytree(self.source, self.folder, dirs_exist_ok=True)
+        return 0
+
+
+def with_runs(monkeypatch: pytest.MonkeyPatch, sources: dict[str, Path], cases_s: dict[str, float]) -> None:
+    """Replaces each run by one that is played."""
+
+    def commands(cases: object, shapes: Path, out: Path, extra: object) -> dict[str, tuple[float, Path, Path]]:
+        return {name: (cases_s[name], source, out / name) for name, source in sources.items()}
 
     monkeypatch.setattr(fleet, "commands", commands)
+    monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: Played.now, sleep=Played.sleep))
+    monkeypatch.setattr(fleet, "subprocess", SimpleNamespace(Popen=Played, STDOUT=subprocess.STDOUT))
 
 
 @pytest.mark.parametrize(
-    ("us", "wait_s", "status"), [(100.5, 0.05, 0), (150.0, 0.05, 1), (100.5, 0.8, 1)], ids=["ok", "differs", "slow"]
+    ("us", "cases_s", "status"), [(100.5, 5.0, 0), (150.0, 5.0, 1), (100.5, 6.0, 1)], ids=["ok", "differs", "slow"]
 )
 def test_the_verdict_needs_the_share_and_the_same_rows(
-    us: float, wait_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    us: float, cases_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At most 0.55 of the time of one GPU, here 10 s."""
     one, every = (
         folder(tmp_path / name, [row(us=value), *ranked({"torch": 10.0}, 0.001)])
         for name, value in (("of one", 100.0), ("of all", us))
     )
-    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": wait_s, "one": 0.8})
+    with_runs(monkeypatch, {"first": every, "all": every, "one": one}, {"first": 0.0, "all": cases_s, "one": 10.0})
     assert fleet.main(["--out", str(tmp_path / "fleet")]) == status
 
 

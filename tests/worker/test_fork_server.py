@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from commands import SECONDS_TO_END
 from external_files import RIGHT, external, write
 from faulty import ROOT, inject
 
@@ -169,7 +170,7 @@ def test_a_server_that_was_killed_costs_one_request(kept: None) -> None:
         assert checked(pool) == "ok", "its workers live on"
         worker_of(pool).close(SHORT_KILL_S)
         pool._worker = None
-        server.wait(5)
+        server.wait(SECONDS_TO_END)
         assert checked(pool) == "ok", "by another server"
 
 

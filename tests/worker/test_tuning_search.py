@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -110,6 +111,28 @@ def test_a_search_finds_the_fastest_that_launches_and_agrees(clock: list[str]) -
     assert "run" not in vars(module.kernel)
     assert (Phase.TIMED_CALL, "BLOCK=64, num_warps=4, num_stages=3") in phases
     assert phases[0] == (Phase.FIRST_CALL, "")
+
+
+def test_a_candidate_stays_if_one_of_its_calls_is_delayed(clock: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from suite.worker import tuning_search as search
+
+    now, running, readings = 0, "", Counter[str]()
+
+    def on_phase(phase: Phase, config: str = "") -> None:
+        nonlocal running
+        running = config
+
+    def read() -> int:
+        """A second passes before the second reading for the fastest candidate."""
+        nonlocal now
+        readings[running] += 1
+        now += 10**9 if running.startswith("BLOCK=512") and readings[running] == 2 else 1000
+        return now
+
+    monkeypatch.setattr(search, "HOST_US", 0.0)
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter_ns=read))
+    (found,) = find(fake_module(), on_phase)
+    assert found.entry.config["BLOCK"] == 512
 
 
 def test_a_later_process_uses_what_was_found(clock: list[str]) -> None:
