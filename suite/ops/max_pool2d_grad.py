@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from suite.ops.conv2d import channels_first
-from suite.ops.max_pool2d import EVEN, ODD, Pooling, output_sizes, pixels_read
+from suite.ops.max_pool2d import EVEN, ODD, Pooling, many_minus_infinite, output_sizes, pixels_read
 from suite.ops.sum import sum_limit
 from suite.problem import family, numbers
 from suite.problem.case import Case
@@ -70,6 +70,11 @@ class MaxPool2dGrad(Pooling):
         "negative": Family(
             "negative pixels: padding is no pixel",
             numbers.per_operand(lambda *drawn: -numbers.normals(*drawn).abs() - 1.0, numbers.normals),
+            shapes=(ODD,),
+        ),
+        "minus_infinity": Family(
+            "minus infinity in half of the pixels, and in whole windows",
+            numbers.per_operand(many_minus_infinite, numbers.normals),
             shapes=(ODD,),
         ),
         "range": family.spread(ODD, 20, -20),
