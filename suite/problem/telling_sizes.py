@@ -76,7 +76,8 @@ def _has_rows_of(op: Declared, shape: Shape, size: int) -> bool:
 def remainders(op: Declared) -> Iterator[TellingCase]:
     """Cases in which each dimension takes ODD and each of REMAINDERS, several dimensions a case, each of another size.
 
-    Those of several dimensions follow again, with other values of an option in turn. A dimension leaves out those that a level of it replaces: a longer one, or a multiple of no larger power of two.
+    Those of several dimensions follow again, with other values of an option in turn. A dimension leaves out those that
+    a level of it replaces: a longer one, or a multiple of no larger power of two.
     """
     small, others = small_sizes(op), cycle(choices(op)[1:])
     missing = [pair for pairs in zip_longest(*_missing_sizes(op)) for pair in pairs if pair is not None]
