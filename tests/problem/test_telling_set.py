@@ -160,6 +160,14 @@ def test_a_long_axis_meets_each_option_beside_others_that_are_not_1(name: str) -
         assert any(case["B"] > 64 and min(case.shape) > 1 for case in alike)
 
 
+def test_a_mask_meets_tails_of_both_axes_beyond_a_tile() -> None:
+    """Several queries of the last tile may see a key too many only if the last tile of keys is not full either."""
+    op = ops.get("attention")
+    cases = [op.case(each.shape, **each.options) for each in op.all_telling if each.options == {"causal": True}]
+    sizes = [(case["S_q"], case["S_k"]) for case in cases]
+    assert any(keys > queries > 64 and queries % 64 > 1 and keys % 64 for queries, keys in sizes)
+
+
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [(name, inputs) for name in ops.alone() for inputs, family in ops.get(name).families.items() if family.arguments],
