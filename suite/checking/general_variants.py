@@ -49,7 +49,8 @@ def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
     yield Variant("subnormal results were flushed to 0", flushed, torch.where(flushed == value, limit, 0.0))
     if dtype == "bfloat16":
         low, high = ((value * (1.0 + step)).half().double() for step in (-(2.0**-8), 2.0**-8))
-        either = torch.where(low.isfinite() & high.isfinite(), (high - low).abs(), 0.0)
+        coarser = value.abs() < 2.0 ** MIN_EXPONENT["float16"]  # elsewhere float16 has all digits of bfloat16
+        either = torch.where(coarser, (high - low).abs(), 0.0)
         yield Variant("the result was converted to float16", value.half().double(), torch.maximum(limit, either))
     largest = MAX_FINITE[dtype]
     yield Variant("results were clamped to the largest number", value.clamp(-largest, largest), limit)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from suite import ops
 from suite.checking.calls import LocalCaller, RefusedError
 from suite.checking.check import NO_TIME, check_briefly
 from suite.checking.diagnosis import Diagnosis
@@ -15,6 +16,7 @@ from suite.checking.problem import Problem
 from suite.checking.repeats import Duration
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
+from suite.problem.accepted_cases import added_operands
 from suite.problem.case import Case
 from suite.problem.specials import kind_of, known
 
@@ -38,7 +40,10 @@ class ProbeResult:
 
 
 def is_beyond(adapter: Adapter, case: Case, device: torch.device) -> bool:
-    """True if the framework itself gets a part of the case's inputs wrong (`Adapter.limits`)."""
+    """True if the framework itself gets a part of the case's inputs wrong (`Adapter.limits`), or takes too long."""
+    most, shapes = adapter.most_rows(device), ops.operation(case).output_shapes(case)
+    if most is not None and any(size > most for shape in shapes for size in shape[:-1]):
+        return True
     limits = adapter.limits(device)
     parts = case.inputs.replace("/", "+").split("+")
     special = [kind_of(part) for part in parts if known(part)]
@@ -70,9 +75,10 @@ def probe(
 
 
 def _is_optional(problem: Problem) -> bool:
-    """True for a case with an option that implementations need not have."""
+    """True for a case with an option that implementations need not have, or with operands that an option adds."""
     given = dict(problem.case.options)
-    return any(option.beyond and option.name in given for option in problem.op.options)
+    beyond = any(option.beyond and option.name in given for option in problem.op.options)
+    return beyond or added_operands(problem.op, problem.case) > 0
 
 
 def probe_cases(

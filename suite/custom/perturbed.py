@@ -53,6 +53,8 @@ ADDS_ONE = frozenset(
 """Functions whose usual formulas add or subtract 1, and so lose digits of small results."""
 ADDS_ONE_LIMIT = 8.0
 """Size of the argument beyond which such formulas lose no more digits."""
+DRAWN = frozenset(("rand", "randn", "rand_like", "randn_like"))
+DRAWN_IN_PLACE = frozenset(("uniform", "normal", "bernoulli", "exponential", "log_normal", "cauchy", "geometric"))
 PRODUCTS = {
     "mm": (0, 1),
     "bmm": (0, 1),
@@ -209,10 +211,25 @@ class InFloat64(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags and (drawn := _drawn(func, args, kwargs or {})) is not None:
+            return drawn
         if _writes(func) or (_is_view(func) and func is not aten.lift_fresh.default):
             return func(*args, **_mapped(_wide_type, kwargs or {}))
         args, kwargs = _mapped(_widened_in_place, (args, kwargs or {}))
         return func(*args, **kwargs)
+
+
+def _drawn(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Random numbers in float64 that are drawn in float32, as in a kernel; None if `func` draws none.
+
+    A generator with the same seed gives other numbers in float64: the truth would have another mask of dropout.
+    """
+    name = _name(func)
+    if name in DRAWN_IN_PLACE and func._schema.name.endswith("_") and args[0].dtype is torch.float64:
+        return args[0].copy_(func(args[0].float(), *args[1:], **kwargs))
+    if name in DRAWN and "out" not in kwargs:
+        return _widened(func(*args, **{**kwargs, "dtype": kwargs.get("dtype") or torch.float32}))
+    return None
 
 
 def unrounded(result: torch.Tensor) -> torch.Tensor:

@@ -144,6 +144,13 @@ class Adapter(ABC):
         """Families of inputs for which the framework itself gives wrong results on a device, each with its dtypes."""
         return {}
 
+    def most_rows(self, device: torch.device) -> int | None:
+        """Largest size of an axis but the last of a result in a telling case: programs of one row may be slow.
+
+        None: any.
+        """
+        return None
+
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
         return contextlib.nullcontext()

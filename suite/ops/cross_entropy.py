@@ -44,7 +44,7 @@ def some_targets(x: torch.Tensor, columns: int, ignore_index: int, source: torch
     ignored = torch.rand((rows,), generator=source, device=source.device) < IGNORED
     finite = x.isfinite().all(dim=1)
     ignored &= finite
-    drawn.masked_fill_(~finite & (drawn == ignore_index), 0)
+    drawn.masked_fill_(~finite & (drawn == ignore_index), min(int(ignore_index == 0), max(columns - 1, 0)))
     return drawn.masked_fill_(ignored, ignore_index) if columns else drawn.fill_(ignore_index)
 
 
@@ -187,6 +187,9 @@ class CrossEntropy(Operation):
         "ignore_index": Family(
             f"ignore_index={OTHER_INDEX}, a column, for some targets", family.NORMALS, shapes=(ODD,),
             arguments={"ignore_index": OTHER_INDEX},
+        ),
+        "ignore_first": Family(
+            "ignore_index=0 for some targets", family.NORMALS, shapes=(ODD,), arguments={"ignore_index": 0}
         ),
         "all_ignored": Family("every target is ignored: zeros", with_target(), shapes=(ODD,)),
         "last_column": Family("every target is the last column", with_target(-1), shapes=(ODD, (2, 4104))),

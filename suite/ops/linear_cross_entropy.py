@@ -162,6 +162,9 @@ class LinearCrossEntropy(Operation):
             f"ignore_index={OTHER_INDEX}, a column, for some targets", LAYER, shapes=(ODD,),
             arguments={"ignore_index": OTHER_INDEX},
         ),
+        "ignore_first": Family(
+            "ignore_index=0 for some targets", LAYER, shapes=(ODD,), arguments={"ignore_index": 0}
+        ),
         "all_ignored": Family("every target is ignored: zeros", with_target(), shapes=(ODD,)),
         "last_column": Family("every target is the last column", with_target(-1), shapes=(ODD,)),
         "peaked": Family("logits of either sign up to 60: some probabilities near 1", layer(15.0), shapes=(ODD,)),

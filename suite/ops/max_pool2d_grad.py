@@ -21,6 +21,19 @@ FIRST = numbers.per_operand(numbers.small_integers, numbers.normals)
 """Small integers: most windows have several pixels of the largest number."""
 
 
+def minus_infinite_inside(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Normal numbers, half of them minus infinity, and all of a window, but none at an edge.
+
+    XLA gives the gradient of a window of minus infinity to the padding, if it has some.
+    """
+    drawn = numbers.normals(shape, case, source)
+    hidden = torch.rand(shape, generator=source, device=source.device) < 0.5
+    first = case["stride"] - case["padding"]
+    hidden[:, first : first + case["R"], first : first + case["S"]] = True
+    hidden[:, [0, -1]] = hidden[:, :, [0, -1]] = False
+    return drawn.masked_fill_(hidden, -math.inf)
+
+
 def winners(x: torch.Tensor, case: Case) -> torch.Tensor:
     """Return the number of the tap that has the largest pixel of each window: the first one of several. float64 x."""
     (p, q), r, s, stride, padding = output_sizes(case), *case.shape[4:]
@@ -70,6 +83,11 @@ class MaxPool2dGrad(Pooling):
         "negative": Family(
             "negative pixels, which expose zeros in the padding",
             numbers.per_operand(lambda *drawn: -numbers.normals(*drawn).abs() - 1.0, numbers.normals),
+            shapes=(ODD,),
+        ),
+        "minus_infinity": Family(
+            "minus infinity in half of the pixels inside, and in a whole window",
+            numbers.per_operand(minus_infinite_inside, numbers.normals),
             shapes=(ODD,),
         ),
         "range": family.spread(ODD, 20, -20),

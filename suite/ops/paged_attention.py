@@ -123,7 +123,10 @@ class PagedAttention(Operation):
         "subnormal@", "infinity@1",
         *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (3, 4)),
     )  # fmt: skip
-    large: ClassVar[tuple[TellingCase, ...]] = (TellingCase("large", (1, 2, 1, 1, 8200, 64, 16)),)
+    large: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("large", (1, 2, 1, 1, 8200, 64, 16)),
+        TellingCase("many_pages", (1, 1, 1, 1, 65_800, 64, 1)),
+    )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64, 16),
         (2, 2, 2, 1, 77, 64, 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 MOST_FIRST = 2**20
 """With more elements or operations, the suite's own implementations skip a family's case."""
+MOST_OTHER = 2**18
+"""With fewer elements and operations, a shape of a family beyond the first one is a case."""
+ONLY_SIZES = ("sizes", "empty")
+"""Families whose sizes the covering set and the extreme sizes stand for."""
 AT_ODD_SIZES = "_odd"
 """Suffix of the name of a family's second case."""
 WIDE = (8, 128)
@@ -26,8 +30,9 @@ WIDE = (8, 128)
 def families(op: Declared) -> Iterator[TellingCase]:
     """Each family with numbers, options or a placement that the covering set does not have, at its first shape.
 
-    Every combination of its options is a case. Numbers are also drawn at the usual sizes, if one of these is odd where
-    the first shape has an even size: a tail may hold a number that only some families tell from a right one.
+    Every combination of its options is a case there. Its other shapes have one combination each, if they are cheap.
+    Numbers are also drawn at the usual sizes, if one of these is odd where the first shape has an even size: a tail may
+    hold a number that only some families tell from a right one.
     """
     for turn, (name, family) in enumerate(op.families.items()):
         if family.needs_gpu or not family.shapes or _is_covered(op, family):
@@ -42,11 +47,25 @@ def families(op: Declared) -> Iterator[TellingCase]:
             yield TellingCase(
                 name_of(op, name, family.shapes[0], options), family.shapes[0], name, options, cheap and number == 0
             )
+        yield from _other_shapes(op, name, family, combinations)
         has_numbers = family.values is not op.families["normal"].values and 0 not in family.shapes[0]
         if has_numbers and _is_odd_beside(op.usual_shape, family.shapes[0]):
             options = combinations[turn % len(combinations)]
             label = name_of(op, name, op.usual_shape, options) + AT_ODD_SIZES
             yield TellingCase(label, op.usual_shape, name, options, first=False)
+
+
+def _other_shapes(
+    op: Declared, name: str, family: Family, combinations: Sequence[Mapping[str, Any]]
+) -> Iterator[TellingCase]:
+    """The shapes of a family beyond the first one, without those that only have sizes of their own."""
+    if name in ONLY_SIZES:
+        return
+    for turn, shape in enumerate(family.shapes[1:], start=1):
+        options = combinations[turn % len(combinations)]
+        if (cost_of(op, shape, options, FEW) or MOST_OTHER) < MOST_OTHER:
+            label = f"{name_of(op, name, shape, options)}_{turn + 1}"
+            yield TellingCase(label, shape, name, options, first=False)
 
 
 def _is_odd_beside(shape: Shape, other: Shape) -> bool:

@@ -4,14 +4,16 @@ An operation has those that it names itself, and a set that is built from its de
 
 1. a covering set of sizes, options, arguments and layouts, in which every pair occurs (`suite/problem/covering.py`);
    a second one for dimensions whose sizes are short, with LONG_LEVELS of them;
-2. each family of inputs with each value of its options, at the family's first shape; its numbers at odd sizes too;
+2. each family of inputs with each value of its options, at the family's first shape; its other shapes, and its numbers
+   at odd sizes;
 3. each operand repeated along each axis with a stride of 0; all operands along an axis of a sum, and along all axes;
    all operands repeated with each value of each option;
 4. each operand with a NaN, with infinities, and with subnormal numbers;
 5. operands one element off 16 bytes, and rows that are the first halves of longer ones, with sizes that are multiples
    of 8, and of 128;
 6. each dimension as LONG, and as 0 where there is still a result, with the other dimensions small; all dimensions at
-   their smallest; rows of BLOCKS elements; each dimension as LONGER, as ROUND, as ODD and as each of REMAINDERS;
+   their smallest; rows of BLOCKS elements; each dimension as LONGER, as ROUND, as ODD and as each of REMAINDERS,
+   several of them with other options too;
 7. each result with more than 2^16 elements;
 8. each axis of an operand or result longer than a tile, and its last two axes equal, with each value of each option;
 9. all operands with offsets of more than 31 bits, along each of their axes.

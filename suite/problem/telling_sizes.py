@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product, zip_longest
+from itertools import combinations, cycle, product, zip_longest
 from operator import ge
 from typing import Any
 
@@ -76,9 +76,10 @@ def _has_rows_of(op: Declared, shape: Shape, size: int) -> bool:
 def remainders(op: Declared) -> Iterator[TellingCase]:
     """Cases in which each dimension takes ODD and each of REMAINDERS, several dimensions a case, each of another size.
 
-    A dimension leaves out those that a level of it replaces: a longer one, or a multiple of no larger power of two.
+    Those of several dimensions follow again, with other values of an option in turn. A dimension leaves out those that
+    a level of it replaces: a longer one, or a multiple of no larger power of two.
     """
-    small = small_sizes(op)
+    small, others = small_sizes(op), cycle(choices(op)[1:])
     missing = [pair for pairs in zip_longest(*_missing_sizes(op)) for pair in pairs if pair is not None]
     while missing:
         chosen: dict[str, int] = {}
@@ -89,7 +90,11 @@ def remainders(op: Declared) -> Iterator[TellingCase]:
                 chosen = more
         missing = [(name, size) for name, size in missing if chosen.get(name) != size]
         label = ",".join(f"{name}={size}" for name, size in chosen.items())
-        yield TellingCase(label, op.shape_of_sizes({**small, **chosen}), first=False)
+        shape = op.shape_of_sizes({**small, **chosen})
+        yield TellingCase(label, shape, first=False)
+        options = next(others, None) if len(chosen) > 1 else None
+        if options is not None and cost_of(op, shape, options, FEW) is not None:
+            yield TellingCase(op.case(shape, **options).label, shape, options=options, first=False)
 
 
 def _missing_sizes(op: Declared) -> Iterator[list[tuple[str, int]]]:

@@ -81,7 +81,7 @@ class Session:
         self._current = Started(None, Phase.STARTING)
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
-        self._telling: dict[tuple[str, str, str, int, int, bool], Mapping[str, Problem]] = {}
+        self._telling: dict[tuple[str, str, str, int, int, bool, bool], Mapping[str, Problem]] = {}
         self.external = ExternalPool(device, self._report, fork_server)
 
     def handle(self, request: Request) -> Reply:
@@ -191,21 +191,24 @@ class Session:
             )
         return probe_reply(result)
 
-    def _telling_problems(self, case: Case, seed: int, *, first: bool) -> Mapping[str, Problem]:
-        """Telling cases, `first` or of user files, in the dtype and precision of `case`. The latest are kept."""
+    def _telling_problems(self, case: Case, seed: int, *, first: bool, added: bool = False) -> Mapping[str, Problem]:
+        """Telling cases, `first` or all, in the dtype and precision of `case`. The latest are kept.
+
+        added: those with operands that only other options add too, for user files.
+        """
         from suite import ops
         from suite.checking.problem import Problems
         from suite.problem.accepted_cases import added_operands, cases_for
 
         op = ops.operation(case)
         key = case.operation, case.dtype, case.precision, seed, added_operands(op, case)
-        if any(each[:-1] != key for each in self._telling):
+        if any(each[:-2] != key for each in self._telling):
             self._telling.clear()
-        if (*key, first) not in self._telling:
-            found = cases_for(op, case, first=first, device_type=self.device.type)
+        if (*key, first, added) not in self._telling:
+            found = cases_for(op, case, first=first, device_type=self.device.type, added=added)
             cases = {name: replace(each, ranks=case.ranks) for name, each in found.items()}
-            self._telling[*key, first] = Problems(cases, lambda each: self.make_problem(each, seed))
-        return self._telling[*key, first]
+            self._telling[*key, first, added] = Problems(cases, lambda each: self.make_problem(each, seed))
+        return self._telling[*key, first, added]
 
     def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
         """Call a user's file in its external process, and judge the results here."""
@@ -222,7 +225,7 @@ class Session:
                 raise
             return CheckReply("unsupported", str(error))
         if reply.status == "wrong" and frameworks.get(reference.framework).mode(self.device) != "native":
-            problems = self._telling_problems(request.case, request.seed, first=False)
+            problems = self._telling_problems(request.case, request.seed, first=False, added=True)
             fault = self.external.memory_fault(reference, problems, request.timeout_s)
             return replace(reply, diagnosis=fault or reply.diagnosis)  # says more than the values of the result
         return reply
@@ -234,7 +237,7 @@ class Session:
         from suite.checking.repeats import TELLING_FILE_S, Duration
 
         self._report(reference.name, Phase.PREPARING)
-        problems = self._telling_problems(request.case, request.seed, first=False)
+        problems = self._telling_problems(request.case, request.seed, first=False, added=True)
         repeats = Duration(TELLING_FILE_S / max(len(problems), 1))
         result = self.external.probe(reference, problems, repeats, request.timeout_s)
         if not result.reason and frameworks.get(reference.framework).mode(self.device) == "native":

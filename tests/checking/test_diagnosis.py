@@ -263,3 +263,28 @@ def test_the_cost_of_a_diagnosis_is_bounded(
         assert thread_time() - begin < 3 * diagnosis.BUDGET_S
 
     passes_once(within_its_budget, range(3))
+
+
+def test_a_rounded_carry_is_not_taken_for_a_conversion_to_float16() -> None:
+    """float16 has all digits of bfloat16 in its normal range, so a conversion changes nothing there."""
+
+    def cumsum(x: torch.Tensor) -> torch.Tensor:
+        blocks = []
+        carry = torch.zeros(len(x), 1)
+        for block in x.float().split(1024, dim=1):
+            sums = block.cumsum(1) + carry
+            carry = sums[:, -1:].bfloat16().float()
+            blocks.append(sums)
+        return torch.cat(blocks, 1).bfloat16()
+
+    found = run(cumsum, at=problem("cumsum", (9, 2056), "bfloat16", inputs="positive"))
+    assert not found.agrees
+    assert "float16" not in found.diagnosis.replace("bfloat16", "")
+
+
+def test_a_conversion_to_float16_is_named() -> None:
+    def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a + b).half().bfloat16()
+
+    found = run(add, at=problem("vector_add", (1000,), "bfloat16", inputs="largest"))
+    assert found.diagnosis.startswith("as if the result was converted to float16")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,13 +16,14 @@ from external_files import external, write
 from thinning import covering_parts, thorough_unless
 from tries import passes_once
 
-from suite import ops
+from suite import frameworks, ops
 from suite.checking.problem import Problem, Problems
 from suite.checking.repeats import Duration
-from suite.checking.telling_cases import ProbeResult, probe
+from suite.checking.telling_cases import ProbeResult, is_beyond, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
 from suite.implementations import builtin
+from suite.problem import accepted_cases
 from suite.problem.accepted_cases import cases_for
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
@@ -150,7 +152,8 @@ def test_an_option_that_is_lost_in_a_large_batch_is_refused() -> None:
         return right(q, *others, layout=layout, inverse=inverse and len(q) < 64)
 
     cases = problems("rope")
-    found = probe(lambda case: rope, TORCH, {name: cases[name] for name in cases if "B=65" in name})
+    some = {name: cases[name] for name in cases if re.match(r"B=\d{2,},.*direction=inverse$", name)}
+    found = probe(lambda case: rope, TORCH, some)
     assert "direction=inverse" in found.reason
 
 
@@ -188,6 +191,15 @@ def test_a_framework_answers_for_its_own_limits() -> None:
         return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
 
     assert "telling case subnormal" in probe(lambda case: flushes, TORCH, problems("vector_add")).reason
+
+
+def test_programs_of_single_rows_are_not_interpreted_by_the_ten_thousand() -> None:
+    """The interpreter takes minutes for 65,795 of them, and would be stopped. On a GPU they are compiled."""
+    triton, case = frameworks.get("triton"), ops.get("quantize").telling_cases("float32", "ieee")["M=65795,N=2"]
+    assert is_beyond(triton, case, CPU)
+    assert not is_beyond(triton, case, torch.device("cuda", 0))
+    assert not is_beyond(TORCH, case, CPU)
+    assert not any(is_beyond(triton, problems("softmax")[name].case, CPU) for name in ("M=2053", "longest_row"))
 
 
 def refusal(session: Session, cheat: Cheat) -> str:
@@ -334,3 +346,27 @@ def test_an_argument_without_a_default_is_always_passed(session: Session, tmp_pa
     path = write(tmp_path / "no_eps.py", "def rms_norm(x, weight):\n    return x * weight\n")
     with pytest.raises(RaisedError, match=r"TypeError.*eps"):
         session.handle(CheckRequest(ops.get("rms_norm").case((4, 8)), external(path, "rms_norm").reference, 0))
+
+
+LAYERS_OF_THE_SECOND = """
+from kernel_suite.torch_impls.lstm import lstm as right
+def lstm(x, w_ih, w_hh, bias, h0, c0, w_ih_upper=None):
+    if w_ih_upper is not None:
+        w_ih_upper = w_ih_upper[:1].expand(w_ih_upper.shape)
+    return right(x, w_ih, w_hh, bias, h0, c0, w_ih_upper)
+"""
+
+
+def test_a_file_that_takes_the_operands_of_an_option_is_called_with_them(
+    session: Session, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case itself has none of them, and a function without the parameter need not say that it declines them."""
+    name, every = "T=2,B=3,I=3,H=2,layers=4", accepted_cases.cases_for
+    monkeypatch.setattr(accepted_cases, "cases_for", lambda *given, **kw: {name: every(*given, **kw)[name]})
+    path = write(tmp_path / "layers.py", LAYERS_OF_THE_SECOND)
+    case = ops.get("lstm").case((2, 3, 4, 4))
+    reply = session.handle(ProbeRequest(case, external(path, "lstm").reference, 0))
+    assert isinstance(reply, ProbeReply)
+    assert "in the telling case T=2,B=3,I=3,H=2,layers=4" in reply.reason
+    cases = Problems({name: ops.get("lstm").telling_cases("float32", "ieee")[name]}, lambda each: Problem(each, 0, CPU))
+    assert probe(lambda case: lambda x, w_ih, w_hh, bias, h0, c0: x, TORCH, cases) == ProbeResult(())

@@ -142,6 +142,28 @@ def test_a_reference_that_draws_random_numbers_is_refused(tmp_path: Path) -> Non
         list(op.truth(op.make_inputs(case, 0, CPU), case))
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "torch.rand(x.shape, generator=g)",
+        "torch.rand(x.shape, generator=g, dtype=torch.float32)",
+        "torch.empty(x.shape).uniform_(generator=g)",
+        "(torch.randn(x.shape, generator=g) * 0.1 + 0.5)",
+    ],
+)
+def test_random_numbers_of_a_seeded_generator_are_those_of_float32(tmp_path: Path, drawn: str) -> None:
+    text = HEAD + "shapes = ['M=8,N=60']\ndef reference(x: Float[Tensor, 'M N']):\n"
+    text += f"    g = torch.Generator().manual_seed(7)\n    return x * ({drawn} > 0.4) / 0.6\n"
+    op = operation(tmp_path, text)
+    for dtype in ("float32", "bfloat16"):
+        case = op.case((8, 60), dtype)
+        inputs = op.make_inputs(case, 0, CPU)
+        (truth,) = op.truth(inputs, case)
+        kept = eval(drawn, {"torch": torch, "x": inputs[0], "g": torch.Generator().manual_seed(7)}) > 0.4
+        assert torch.equal(truth.value != 0, kept)
+        assert bool((truth.limit < truth.value.abs().clamp(min=1e-30)).all()), "none may be kept, or dropped, instead"
+
+
 def test_numpys_bound_is_that_of_torch(tmp_path: Path) -> None:
     formula = "    e = {0}.exp(x - x.{1}(1, keepdim{2}=True))\n    return e / e.sum(1, keepdim{2}=True)\n"
     torchs = (

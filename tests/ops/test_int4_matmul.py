@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from judging import CPU, RIGHT, judge_output
+from right_kernels.torch_products import int4_matmul__zero_points_by_row_sums
 
 from suite import ops
 from suite.ops.int4_matmul import GROUP, dequantized, packed, unpacked
@@ -53,3 +54,11 @@ def test_a_group_with_a_scale_of_0_counts_nothing_but_its_nan() -> None:
     (truth,) = OP.truth((x, weight, scale), case)
     assert truth.value[0, 0] == 0.0
     assert bool(truth.value[1].isnan().all())
+
+
+def test_zero_points_may_be_subtracted_from_the_sums_of_a_group() -> None:
+    """An infinite x makes both sums infinite, and their difference NaN where a weight's sign decides otherwise."""
+    cases = OP.telling_cases("bfloat16", OP.precisions("bfloat16")[0])
+    for case in (case for name, case in cases.items() if "infinity" in name or "cancellation" in name):
+        inputs = OP.make_inputs(case, 0, CPU)
+        assert judge_output(OP, case, int4_matmul__zero_points_by_row_sums(*inputs)).agrees, case.label

@@ -184,6 +184,17 @@ def int4_matmul__table_of_each_byte(x, weight, scale, zero=None):
     return F.linear(x.double(), w).to(x.dtype)
 
 
+def int4_matmul__zero_points_by_row_sums(x, weight, scale, zero=None):
+    """s (sum of x q - z sum of x), as in MLX and llama.cpp; an infinite x makes both sums infinite."""
+    k, total = x.shape[1], torch.zeros(x.shape[0], weight.shape[0])
+    codes = _codes(weight, k)
+    for g in range(scale.shape[1]):
+        span = slice(128 * g, 128 * g + 128)
+        part, middle = x[:, span].float(), 8.0 if zero is None else zero[:, g].float()
+        total += (part @ codes[:, span].t() - part.sum(1, keepdim=True) * middle) * scale[:, g].float()
+    return total.to(x.dtype)
+
+
 # Codes of 8 bits
 
 LARGEST = {"float8_e4m3fn": (448.0, torch.float8_e4m3fn), "int8": (127.0, torch.int8)}

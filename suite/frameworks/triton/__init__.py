@@ -49,6 +49,10 @@ class Triton(TorchAdapter):
         """The interpreter widens subnormal bfloat16 numbers wrongly, and reads the NaN of float8_e4m3fn as 480."""
         return {} if device.type == "cuda" else {"subnormal": ("bfloat16",), "nan": ("float8_e4m3fn",)}
 
+    def most_rows(self, device: torch.device) -> int | None:
+        """The interpreter takes milliseconds for a program."""
+        return None if device.type == "cuda" else 2**15
+
     def importing(self) -> AbstractContextManager[None]:
         """In the interpreted mode, mend the interpreter for the file, and let `cuda` stand for the CPU."""
         if os.environ.get("TRITON_INTERPRET") != "1":
