@@ -125,6 +125,7 @@ def _tree(name: str) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
 def _declaration(name: str, attribute: str, default: Any) -> Any:
     """Return the value of a class attribute in the operation's file without running it. Raises `TypeError`."""
     for node in (node for each in _tree(name).body if isinstance(each, ast.ClassDef) for node in each.body):

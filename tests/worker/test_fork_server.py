@@ -31,12 +31,13 @@ CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
 
 
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No servers of other tests; those of this one end with it."""
-    monkeypatch.setattr(fork_server, "_kept", [])
-    yield
-    fork_server.close_kept()
+@pytest.fixture(scope="module")
+def kept() -> Iterator[None]:
+    """No servers of other modules; those of this one end with it. Its tests share them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "_kept", [])
+        yield
+        fork_server.close_kept()
 
 
 def checked(pool: Pool, name: str = "torch") -> str:
@@ -102,10 +103,10 @@ from suite.worker.pool import Pool
 from suite.worker.process import environment
 from suite.worker.protocol import CheckRequest
 
-device = resolve("cpu")
+device, case = resolve("cpu"), ops.get("vector_add").case((100,))  # imports torch, once for both
 fork_server.begin_here(device, environment(device, {}))
 with Pool(device) as pool:
-    reply = pool.ask(CheckRequest(ops.get("vector_add").case((100,)), "torch", 0), timeout_s=60.0)
+    reply = pool.ask(CheckRequest(case, "torch", 0), timeout_s=60.0)
     server = psutil.Process(pool._server.pid)
     print(reply.status, server.cmdline() == psutil.Process().cmdline(), server.num_threads())
 """
@@ -182,3 +183,4 @@ def test_a_system_that_cannot_fork_is_an_error_of_the_request(kept: None) -> Non
         server._event = lambda: (fork_server.REFUSED, 11)  # type: ignore[method-assign]
         with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
             checked(pool)
+        pool.renew()  # the server has forked, and its answer was not read
