@@ -81,6 +81,7 @@ def skeletons(checkout: Path, kinds: dict[str, str]) -> None:
         assert all((checkout / path).is_file() for path in written)
 
 
+@pytest.mark.slow(seconds=10)
 def test_an_implementation_a_framework_and_an_operation_are_their_files(checkout: Path) -> None:
     """Each is there after its files are written; one run compares them all."""
     folder = checkout / "triton_kernels" / "vector_add"
