@@ -70,6 +70,8 @@ def test_a_server_is_kept_for_pools_that_would_start_the_same(
         assert len(psutil.Process(first.process.pid).threads()) == 1, "a fork of threads may hang"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY", "TORCH_EXTENSIONS_DIR"):  # as after a check of JAX, CUDA
+        monkeypatch.setenv(name, "0" if os.environ.get(name) == "1" else "1")
     with Pool(CPU, faults) as pool:
         assert checked(pool, "torch/tells") == "ok"
         assert server_of(pool) is first
