@@ -7,7 +7,9 @@ the user's environment. An editable installation has the folders as they are in 
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "kernel_suite"
@@ -16,13 +18,19 @@ FOLDERS = tuple(sorted({each.parent.name for each in Path(__file__).parent.glob(
 """`suite` and the folders of the frameworks."""
 
 
+MENTIONED = re.compile(rf"\b(?:{'|'.join(FOLDERS)})\b")
+"""Found in every source whose imports change. The others need not be parsed."""
+
+
 def with_package(source: str) -> str:
     """`source` with PACKAGE before the names of FOLDERS in its imports. No line moves, so tracebacks stay right.
 
     Raises `ValueError` for `import suite...`, which would bind another name than before.
     """
+    if not MENTIONED.search(source):
+        return source
     lines = source.encode().split(b"\n")
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.Import) and any(each.name.split(".")[0] in FOLDERS for each in node.names):
             raise ValueError(f"line {node.lineno}: write `from {node.names[0].name.split('.')[0]} import ...`")
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in FOLDERS:
@@ -31,6 +39,16 @@ def with_package(source: str) -> str:
                 raise ValueError(f"line {node.lineno}: write `from {node.module} import ...` on one line")
             lines[node.lineno - 1] = line[:begin] + f"{PACKAGE}.".encode() + line[begin:]
     return b"\n".join(lines).decode()
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement of a file. Imports are statements, and expressions, most of a tree, hold none."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, name, ())
 
 
 def main() -> None:

@@ -77,14 +77,12 @@ def check(pool: Pool, implementation: ExternalImplementation, case: Case = CASE)
 class SharedProcess:
     """One process for several files, which share one only here: what one leaves behind, the next would see."""
 
-    def __init__(self) -> None:
-        self.fork_server = ExternalForkServer(CPU)
-        self.process = ExternalProcess(self.fork_server.fork, CPU, on_wait=lambda: None)
+    def __init__(self, server: ExternalForkServer) -> None:
+        self.process = ExternalProcess(server.fork, CPU, on_wait=lambda: None)
         self.process.wait_until_ready()
 
     def close(self) -> None:
         self.process.close()
-        self.fork_server.close()
 
     def check(self, implementation: ExternalImplementation, case: Case = CASE) -> CheckReply | Failed:
         reference = implementation.reference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,9 +35,54 @@ IGNORED_RESULTS = {"runs", "latest", "report.html"}
 """Names below results/<device>/ that git ignores."""
 
 
+@dataclass(frozen=True)
+class Source:
+    """The parts of a Python file that the tests read. The syntax trees of all files would hold a million objects."""
+
+    lines: int
+    imports: tuple[tuple[str, int], ...]
+    """(module, line) of every import: at the top, inside functions and for type checking alike."""
+    functions: tuple[tuple[str, int, int], ...]
+    """(name, line, length without the signature) of every function."""
+    at_the_top: frozenset[str]
+    """Names of the functions at the top."""
+
+
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+def read(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text, filename=str(path))
+    found, functions = list[tuple[str, int]](), list[tuple[str, int, int]]()
+    for node in statements(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found += imports_of(node, path)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+            functions.append((node.name, node.lineno, length))
+    at_the_top = frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    return Source(len(text.splitlines()), tuple(found), tuple(functions), at_the_top)
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement of a file, also inside others. Expressions, which are most of a tree, hold none."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, name, ())
+
+
+def imports_of(node: ast.Import | ast.ImportFrom, path: Path) -> Iterator[tuple[str, int]]:
+    """(module, line) of an import statement."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, node.lineno) for alias in node.names)
+        return
+    base = [node.module] if node.module else []
+    if node.level:
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        base = [*parts[: len(parts) - node.level], *base]
+    yield from ((".".join([*base, alias.name]), node.lineno) for alias in node.names)
 
 
 def sources(*folders: str) -> list[Path]:
@@ -47,19 +93,6 @@ def all_sources() -> list[Path]:
     """Every Python file of the tree, without virtual environments and caches."""
     found = [each for each in ROOT.iterdir() if each.is_dir() and not each.name.startswith((".", "build"))]
     return [*sorted(ROOT.glob("*.py")), *sources(*(str(each) for each in found if not (each / "pyvenv.cfg").exists()))]
-
-
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """(module, line) of every import in a file: at the top, inside functions and for type checking alike."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = [node.module] if node.module else []
-            if node.level:
-                parts = path.relative_to(ROOT).with_suffix("").parts
-                base = [*parts[: len(parts) - node.level], *base]
-            yield from ((".".join([*base, alias.name]), node.lineno) for alias in node.names)
 
 
 def package(module: str) -> str | None:
@@ -73,7 +106,7 @@ def edges() -> Iterator[tuple[str, str, str]]:
     for path in sources("suite"):
         parts = path.relative_to(ROOT / "suite").parts
         own = parts[0].removesuffix(".py")
-        for module, line in imports(path) if own not in AT_THE_TOP else ():
+        for module, line in read(path).imports if own not in AT_THE_TOP else ():
             target = package(module)
             if target is not None and target != own:
                 yield own, target, f"{path.relative_to(ROOT)}:{line} imports {module}"
@@ -122,7 +155,7 @@ def _reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
 
 def _imported_modules(path: Path, modules: Collection[str]) -> set[str]:
     """Modules of suite that a file imports: `from a.b import c` imports `a.b.c` if that is a module, else `a.b`."""
-    names = {name for name, _ in imports(path)}
+    names = {name for name, _ in read(path).imports}
     return {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules)
 
 
@@ -130,7 +163,7 @@ def test_kernel_folders_import_nothing_from_suite() -> None:
     wrong = [
         f"{where(path)}:{line} imports {module}"
         for path in sources(*FOLDERS)
-        for module, line in imports(path)
+        for module, line in read(path).imports
         if module.split(".")[0] == "suite"
     ]
     assert not wrong, "\n".join(wrong)
@@ -149,9 +182,8 @@ def test_every_file_of_an_operation_is_an_implementation_or_a_helper(framework: 
     """An implementation defines or imports the operation's function. A helper's name begins with an underscore."""
     for name in ops.names():
         for path in builtin.files(framework, name).values():
-            defined = {node.name for node in tree(path).body if isinstance(node, ast.FunctionDef)}
-            imported = {module.rpartition(".")[2] for module, _ in imports(path)}
-            assert name in defined | imported, where(path)
+            imported = {module.rpartition(".")[2] for module, _ in read(path).imports}
+            assert name in read(path).at_the_top | imported, where(path)
 
 
 def test_every_cuda_source_has_its_launcher() -> None:
@@ -166,21 +198,19 @@ def test_every_cuda_source_has_its_launcher() -> None:
 
 
 def test_no_file_is_long() -> None:
-    lengths = {where(path): len(path.read_text(encoding="utf-8").splitlines()) for path in all_sources()}
+    lengths = {where(path): read(path).lines for path in all_sources()}
     long = [f"{name}: {length} lines" for name, length in lengths.items() if length > LONGEST_FILE]
     assert not long, "\n".join(long)
 
 
 def test_no_function_is_long_but_kernels() -> None:
-    long = []
-    for path in all_sources():
-        if path.relative_to(ROOT).parts[0] in FOLDERS:
-            continue
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1  # without the signature
-                if length > LONGEST_FUNCTION:
-                    long.append(f"{where(path)}:{node.lineno} {node.name}: {length} lines")
+    long = [
+        f"{where(path)}:{line} {name}: {length} lines"
+        for path in all_sources()
+        if path.relative_to(ROOT).parts[0] not in FOLDERS
+        for name, line, length in read(path).functions
+        if length > LONGEST_FUNCTION
+    ]
     assert not long, "\n".join(long)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from suite.numerics.dispatch import DispatchMode
 from suite.numerics.formats import unit_roundoff
 
 SCALE = 2.0 * unit_roundoff("float64") / unit_roundoff("float32")
@@ -20,7 +20,7 @@ SCALE = 2.0 * unit_roundoff("float64") / unit_roundoff("float32")
 NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
-class InFloat32(TorchDispatchMode):  # type: ignore[misc]
+class InFloat32(DispatchMode):
     """While entered, in this thread, float32 stands for float64."""
 
     def __torch_dispatch__(

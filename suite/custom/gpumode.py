@@ -20,7 +20,7 @@ from suite.custom import task_file
 from suite.custom.about import About
 from suite.custom.arguments import is_floating
 from suite.custom.file import run
-from suite.custom.program import CPU, Function, Program, make_on_meta_or
+from suite.custom.program import CPU, Function, Program, make_cheaply_or
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.source import Source
@@ -107,7 +107,7 @@ class GpuModeFile(Program):
         def drawn(device: torch.device) -> list[str]:
             return [str(each.dtype).removeprefix("torch.") for each in self.draw(case, 0, device)]
 
-        return next((each for each in make_on_meta_or(CPU, drawn) if each in DTYPES), "float32")
+        return next((each for each in make_cheaply_or(CPU, case, drawn) if each in DTYPES), "float32")
 
     def _size(self, key: str, test: Mapping[str, Any]) -> int:
         values, value = self._values[key], test.get(key, MISSING)

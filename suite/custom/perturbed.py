@@ -32,11 +32,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from suite.custom import batch_norm
 from suite.custom.shadow import forget, is_known, known, remember
 from suite.numerics.bounds import EXP_ULPS
+from suite.numerics.dispatch import DispatchMode
 from suite.numerics.formats import unit_roundoff
 
 aten = torch.ops.aten
@@ -82,7 +82,7 @@ Known = dict[tuple[int, Any], Inexact]
 """The operations of a run that are inexact, by their place in the run and their function."""
 
 
-class Perturbed(TorchDispatchMode):  # type: ignore[misc]
+class Perturbed(DispatchMode):
     """While entered, in this thread, results of floating-point operations have random roundings."""
 
     def __init__(
@@ -205,7 +205,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         return drawn.to(like.device, like.dtype)
 
 
-class InFloat64(TorchDispatchMode):  # type: ignore[misc]
+class InFloat64(DispatchMode):
     """While entered, in this thread, everything is computed and stored in float64, whichever type the code requests."""
 
     def __torch_dispatch__(

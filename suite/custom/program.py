@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from suite.problem.source import Source
 
 Function = Callable[..., Any]
 META, CPU = torch.device("meta"), torch.device("cpu")
+SMALL = 1 << 20
+"""The largest product of the dimensions of a small case."""
 T = TypeVar("T")
 
 
@@ -123,7 +126,7 @@ class Program(ABC):
                 with seeded(0), device, Allocations() as made:
                     return pattern_of(*flattened(self.values(case), self.source.name), made)
 
-            self._patterns[case.dims] = make_on_meta_or(CPU, drawn)
+            self._patterns[case.dims] = make_cheaply_or(CPU, case, drawn)
         return self._patterns[case.dims]
 
     def _kept(self, case: Case, given: Sequence[Any]) -> Collection[int]:
@@ -136,7 +139,7 @@ class Program(ABC):
         if set(kinds.values()) <= {getattr(torch, case.dtype)}:
             return ()
         if case.dims not in self._followers:
-            self._followers[case.dims] = make_on_meta_or(CPU, lambda device: self._following(case, device))
+            self._followers[case.dims] = make_cheaply_or(CPU, case, lambda each: self._following(case, each))
         declared = {i: kind for i, kind in kinds.items() if i not in self._followers[case.dims]}
         plain = [getattr(torch, dtype) for dtype in DTYPES]
         if declared == kinds and len(set(declared.values())) == 1 and set(declared.values()) <= set(plain):
@@ -172,7 +175,7 @@ class Program(ABC):
         key = case.dims, case.dtype
         if key not in self._outcomes:
             device = torch.device("cuda") if torch.cuda.is_available() else CPU
-            self._outcomes[key] = make_on_meta_or(device, lambda device: self._observed(case, device))
+            self._outcomes[key] = make_cheaply_or(device, case, lambda each: self._observed(case, each))
         return self._outcomes[key]
 
     def returns_views(self, case: Case) -> bool:
@@ -183,7 +186,7 @@ class Program(ABC):
     def _seen(self, case: Case) -> Outcome | None:
         """The effects of a call; None if only a run with numbers could tell."""
         try:
-            return self._observed(case, META)
+            return self.outcome(case) if is_small(case) else self._observed(case, META)
         except Exception:
             return None
 
@@ -242,14 +245,21 @@ class Program(ABC):
         return call
 
 
-def make_on_meta_or(device: torch.device, make: Callable[[torch.device], T]) -> T:
-    """The result of `make` on tensors without memory, or on `device` if that fails."""
-    try:
-        return make(META)
-    except UsageError:
-        raise
-    except Exception:  # the code needs values, as `.item()` does
-        return make(device)
+def make_cheaply_or(device: torch.device, case: Case, make: Callable[[torch.device], T]) -> T:
+    """The result of `make` on tensors without memory, or of a small case on the CPU; on `device` if that fails."""
+    for cheap in (CPU, META) if is_small(case) else (META,):
+        try:
+            return make(cheap)
+        except UsageError:
+            raise
+        except Exception:  # the code needs values, as `.item()` does, or a GPU
+            continue
+    return make(device)
+
+
+def is_small(case: Case) -> bool:
+    """True if a call on the CPU takes less time than torch's imports for tensors without memory."""
+    return math.prod(size for _, size in case.dims) <= SMALL
 
 
 @contextlib.contextmanager

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts, ResultForm
 from suite.custom.attention import FusedAttention
 from suite.custom.doubles import SCALE, in_float32
+from suite.custom.flops import FlopCounter
 from suite.custom.perturbed import WIDE, InFloat64, Known, Perturbed, unrounded
-from suite.custom.program import Program, default_dtype, make_on_meta_or
+from suite.custom.program import Program, default_dtype, make_cheaply_or
 from suite.custom.results import by_modulus, exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import DOUBLE, MAX_FINITE, is_integer
@@ -219,7 +219,7 @@ def _tolerances(given: Any, case: Case, name: str) -> tuple[float, float]:
 
 
 def facts(program: Program, case: Case, device: torch.device) -> Facts:
-    """The facts of a case, from a run on tensors without memory, or on `device` if the reference needs values."""
+    """The facts of a case, from a run of the reference that takes little, or on `device` if that fails."""
 
     def made(on: torch.device) -> Facts:
         if undeclared := program.undeclared(case):
@@ -230,12 +230,11 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
                 "written argument is a result"
             )
         tensors = program.draw(case, 0, on)
-        counter = FlopCounterMode(display=False)
-        with torch.no_grad(), counter:
+        with _plain_operations(torch.get_default_dtype()), FlopCounter() as counter:  # counts no fused operation
             result = program.function(case, getattr(torch, case.dtype), on)(*tensors)
-        return _facts(program, case, tensors, result, counter.get_total_flops())
+        return _facts(program, case, tensors, result, counter.flops)
 
-    return make_on_meta_or(device, made)
+    return make_cheaply_or(device, case, made)
 
 
 def _facts(program: Program, case: Case, inputs: Tensors, result: Any, flops: int) -> Facts:

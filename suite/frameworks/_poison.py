@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from suite.numerics.dispatch import DispatchMode
 from suite.problem.guard_bands import copy_between_bands, view_between_bands
 
 aten = torch.ops.aten
@@ -22,7 +22,7 @@ ALLOCATORS = frozenset(
 )
 
 
-class Poison(TorchDispatchMode):  # type: ignore[misc]
+class Poison(DispatchMode):
     """While entered, in this thread, uninitialised torch tensors hold NaN, or the largest integer.
 
     A new tensor of a size in `result_bytes`, from any torch function, lies between guard bands.
@@ -60,11 +60,6 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
             return False
 
     supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: skipping would import TorchDynamo, for a second or two, in the first call of every worker."""
-        return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

@@ -32,8 +32,12 @@ LATE_VARIABLES = frozenset(
         "CUDA_CACHE_PATH",
         "CXX",
         "JAX_COMPILATION_CACHE_DIR",
+        "KERNEL_SUITE_CLUSTER",
         "PYTEST_CURRENT_TEST",
+        "TF_CPP_MIN_LOG_LEVEL",  # JAX sets this one and TPU_SKIP_MDS_QUERY when it is imported
         "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_EXTENSIONS_DIR",
+        "TPU_SKIP_MDS_QUERY",
         "TRITON_CACHE_DIR",
         "XDG_CACHE_HOME",
     )

@@ -79,6 +79,23 @@ def test_flops_of_products_are_found(tmp_path: Path) -> None:
     assert case.label == ""
 
 
+FUSED = """def inputs(case):
+    return [torch.randn(2, 4, 8)]
+LSTM = torch.nn.LSTM(8, 5, batch_first=True)
+def reference(x):
+    y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    return torch.func.functional_call(LSTM, {name: p.detach().to(x.device, x.dtype) for name, p in
+                                             LSTM.named_parameters()}, y)[0]
+"""
+
+
+def test_flops_of_fused_operations_are_found(tmp_path: Path) -> None:
+    """A small case runs on the CPU, where torch fuses an attention and an LSTM, and can count neither then."""
+    op = operation(tmp_path, HEAD + FUSED)
+    (case, *_) = op.default_cases("cpu")
+    assert op.flops(case) == 2 * 2 * (2 * 4 * 4 * 8 + 4 * 20 * (8 + 5))
+
+
 def test_inputs_are_those_of_the_seed_in_the_cases_dtype(tmp_path: Path) -> None:
     text = (
         HEAD + "shapes = ['N=9']\ndef inputs(case):\n"

@@ -13,6 +13,15 @@ from suite.exercises.catalogue import Exercise
 from suite.exercises.judge import Outcome, Verdict
 
 FIRST = catalogue.find("jax/01")
+ENDS = """
+import os, sys
+
+framework = 'jax'
+
+def silu(x):
+    assert not {"torch._dynamo", "sympy"} & {*sys.modules}, "they were imported, which takes a second"
+    os._exit(3)
+"""
 
 
 def test_the_list_has_every_exercise_below_its_chapter(
@@ -67,7 +76,7 @@ def test_a_loop_without_an_end_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_file_that_ends_its_process_is_wrong_and_the_next_one_is_judged(tmp_path: Path) -> None:
     ends, empty = tmp_path / "ends.py", tmp_path / "empty.py"
-    ends.write_text("import os\n\nframework = 'jax'\n\n\ndef silu(x):\n    os._exit(3)\n")
+    ends.write_text(ENDS)
     empty.write_text("# nothing\n")
     asked: list[tuple[Exercise, Path]] = [(FIRST, ends), (FIRST, empty)]
     first, second = verdicts(asked)

@@ -57,13 +57,20 @@ def wrong_files(exercise: Exercise, reasons: set[tuple[str, str]]) -> list[tuple
     return found
 
 
-@pytest.mark.slow(seconds=90)
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["some", "all"])
-@pytest.mark.parametrize("path", catalogue.PATHS)
-def test_right_wrong_and_empty_files_get_their_verdicts(path: str, every: bool) -> None:
-    """In `make test` few exercises, with a wrong file for each kind of reason."""
-    asked, expected, reasons = [], [], chosen(path, every=every)
-    for each in [each for each in catalogue.on_path(path) if each.name in {name for name, _ in reasons}]:
+@pytest.mark.slow(seconds=40)
+@pytest.mark.parametrize(
+    ("paths", "every"),
+    [
+        pytest.param((*catalogue.PATHS,), False, id="some"),
+        *(pytest.param((path,), True, id=path, marks=pytest.mark.thorough) for path in catalogue.PATHS),
+    ],
+)
+def test_right_wrong_and_empty_files_get_their_verdicts(paths: tuple[str, ...], every: bool) -> None:
+    """In `make test` few exercises, with a wrong file for each kind of reason; one process imports all frameworks."""
+    asked, expected = [], []
+    reasons = {each for path in paths for each in chosen(path, every=every)}
+    with_reason = {name for name, _ in reasons}
+    for each in [each for each in EXERCISES if each.name in with_reason]:
         asked += [(each, each.file), (each, each.answer)]
         expected += [(Outcome.EMPTY, f": {gap(each.file.read_text(encoding='utf-8')).task}"), (Outcome.PASS, "")]
         for file, reason in wrong_files(each, reasons):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from external_files import CASE, CPU, RIGHT, TRITON_FILE, SharedProcess, check, external, status, write
 
+from suite.external.fork_server import ExternalForkServer
 from suite.worker.pool import Pool
 from suite.worker.protocol import Failed, TimeExternalRequest, TimeReply
 
@@ -180,13 +181,6 @@ def worker() -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[SharedProcess]:
-    process = SharedProcess()
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
 def witness(shared: SharedProcess, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
     """Asserts that the process is as it was at first."""
     line = external(write(tmp_path_factory.mktemp("witness") / "witness.py", WITNESS))
@@ -223,12 +217,14 @@ def vector_add(a, b):
 """
 
 
-def test_calls_draw_other_random_numbers_and_so_do_processes(tmp_path: Path) -> None:
+def test_calls_draw_other_random_numbers_and_so_do_processes(
+    external_server: ExternalForkServer, tmp_path: Path
+) -> None:
     """A kernel that is wrong by chance would be judged on the same numbers again and again otherwise."""
     reasons = []
     line = external(write(tmp_path / "draws.py", DRAWS))
     for _ in range(2):
-        process = SharedProcess()
+        process = SharedProcess(external_server)
         reasons.append(process.check(line).reason)
         process.close()
     assert all(reason.startswith("ValueError: ([3, 3, 3], (") for reason in reasons), reasons

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -115,13 +114,6 @@ FILES: dict[str, tuple[str, tuple[int, ...], str, str]] = {
     "rows": ("rms_norm", (5, 48), "bfloat16", HEAD + ROWS),
     "product": ("matmul", (20, 18, 35), "bfloat16", HEAD + PRODUCT),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SharedProcess]:
-    process = SharedProcess()
-    yield process
-    process.close()
 
 
 @pytest.mark.parametrize("name", FILES)

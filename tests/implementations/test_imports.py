@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from thinning import thorough_unless
 
 from suite import frameworks, ops
 from suite.core.paths import ROOT
 from suite.implementations import builtin
+from suite.implementations.implementation import Implementation
 
 PROGRAM = """
 import gc, importlib, json, os, sys
@@ -38,51 +38,45 @@ for name in sys.argv[1:]:
 COMPILER = "torch, torch._dynamo, torch._inductor.compile_fx, torch.nn.attention.bias"  # torch's own, two seconds each
 FIRST = {"triton": "torch, triton", "jax": "jax", "cuda": "torch", "torch": COMPILER, "numpy": "numpy"}
 QUICK = ("triton", "cuda", "jax", "numpy")
-"""Frameworks of `make test`: torch's compiler takes two seconds to import."""
+"""Frameworks of `make test`, in one process: torch's compiler takes two more seconds to import."""
 HEAVY = {"helion", "liger_kernel", "quack", "tokamax", "cutlass"}
 """Packages that single implementations call."""
 
 
-@pytest.mark.slow(seconds=20)
+@pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize(
-    ("framework", "every"),
+    ("some_frameworks", "every"),
     [
-        pytest.param(
-            name, every, id=f"{name}-{'all' if every else 'some'}", marks=thorough_unless(not every and name in QUICK)
-        )
-        for name in frameworks.names()
-        for every in (False, True)
+        pytest.param(QUICK, False, id="some"),
+        pytest.param(("torch",), False, id="torch-some", marks=pytest.mark.thorough),
+        *(pytest.param((name,), True, id=f"{name}-all", marks=pytest.mark.thorough) for name in frameworks.names()),
     ],
 )
-def test_an_implementation_imports_no_neighbours(framework: str, every: bool) -> None:
+def test_an_implementation_imports_no_neighbours(some_frameworks: tuple[str, ...], every: bool) -> None:
     """In `make test` every fifth name of a variant, in one operation; of a framework without variants, one."""
-    implementations = [
-        each for op in ops.names() for each in builtin.implementations(op) if each.framework == framework
-    ]
-    rows = [(each.operation, each.name) for each in implementations]
-    variants = {name: (operation, name) for operation, name in rows if "/" in name}
-    chosen = rows if every else [*variants.values()][::5] or rows[:1]
-    program = PROGRAM.format(first=FIRST.get(framework, "torch"))
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        program,
-        *(each.module for each, row in zip(implementations, rows, strict=True) if row in chosen),
-    ]
+    implementations = [each for op in ops.names() for each in builtin.implementations(op)]
+    chosen = [each for name in some_frameworks for each in some_of(implementations, name, every=every)]
+    program = PROGRAM.format(first=", ".join(FIRST.get(name, "torch") for name in some_frameworks))
+    command = [sys.executable, "-W", "ignore", "-c", program, *(each.module for each in chosen)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = dict(map(json.loads, done.stdout.splitlines()))
-    for each in implementations:
-        if (each.operation, each.name) not in chosen:
-            continue
+    for each in chosen:
         found = set(loaded[each.module] or ())
         siblings = {
-            other.module for other in implementations if "/" in other.name and other.operation == each.operation
+            other.module
+            for other in implementations
+            if "/" in other.name and (other.operation, other.framework) == (each.operation, each.framework)
         }
         assert found & siblings - {each.module} <= composed_of(each.module), each.module
         if each.peer is None:
             assert not {name.split(".")[0] for name in found} & HEAVY, each.module
+
+
+def some_of(implementations: list[Implementation], framework: str, *, every: bool) -> list[Implementation]:
+    """The implementations of a framework; else every fifth of the variants' names, or the first one."""
+    own = [each for each in implementations if each.framework == framework]
+    variants = {each.name: each for each in own if "/" in each.name}
+    return own if every else [*variants.values()][::5] or own[:1]
 
 
 def composed_of(module: str) -> set[str]:

@@ -65,18 +65,39 @@ def run(checkout: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str, str], str]:
+def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str, str], set[str]]:
     """The statuses of `compare` on the CPU in the copy, by (operation, implementation, dtype)."""
     document = run(checkout, "-m", "suite", "compare", *arguments, "--device", "cpu", "--no-time", "--json")
-    names = ("operation", "implementation", "dtype")
-    return {tuple(row[name] for name in names): row["status"] for row in json.loads(document)["rows"]}
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for row in json.loads(document)["rows"]:
+        found.setdefault((row["operation"], row["implementation"], row["dtype"]), set()).add(row["status"])
+    return found
 
 
-def test_an_implementation_is_one_file(checkout: Path) -> None:
+def skeletons(checkout: Path, kinds: dict[str, str]) -> None:
+    """Write the files of new operations of these kinds."""
+    for name, kind in kinds.items():
+        written = run(checkout, "-m", "suite", "new-op", name, "--kind", kind).split("\n\n")[0].splitlines()
+        assert all((checkout / path).is_file() for path in written)
+
+
+@pytest.mark.slow(seconds=10)
+def test_an_implementation_a_framework_and_an_operation_are_their_files(checkout: Path) -> None:
+    """Each is there after its files are written; one run compares them all."""
     folder = checkout / "triton_kernels" / "vector_add"
     (folder / "mine.py").write_text((folder / "__init__.py").read_text(encoding="utf-8"), encoding="utf-8")
-    found = statuses(checkout, "--op", "vector_add", "--impl", "triton/*", "--shape", "N=1000")
-    assert found == {("vector_add", "triton/mine", dtype): "ok" for dtype in DTYPES}
+    (checkout / "suite" / "frameworks" / "lists.py").write_text(ADAPTER, encoding="utf-8")
+    (checkout / "list_impls").mkdir()
+    (checkout / "list_impls" / "vector_add.py").write_text(
+        "def vector_add(a, b):\n    return [x + y for x, y in zip(a, b)]\n", encoding="utf-8"
+    )
+    skeletons(checkout, {"softmin": "rowwise"})
+    chosen = [word for name in ("triton/mine", "lists", *frameworks.names()) for word in ("--impl", name)]
+    found = statuses(checkout, "--op", "vector_add,softmin", *chosen, "--dtype", "float32")
+    names = {"vector_add": ["triton/mine", "lists"], "softmin": []}
+    assert found == {
+        (op, name, "float32"): {"ok"} for op, more in names.items() for name in (*frameworks.names(), *more)
+    }
 
 
 @pytest.mark.thorough
@@ -87,31 +108,23 @@ def test_an_operation_that_is_one_file_becomes_a_folder_for_its_variants(checkou
     plain = plain.rename(folder / "__init__.py")
     (folder / "mine.py").write_text(plain.read_text(encoding="utf-8"), encoding="utf-8")
     found = statuses(checkout, "--op", "vector_add", "--impl", "numpy*", "--shape", "N=1000")
-    assert found == {("vector_add", name, dtype): "ok" for name in ("numpy", "numpy/mine") for dtype in DTYPES}
+    assert found == {("vector_add", name, dtype): {"ok"} for name in ("numpy", "numpy/mine") for dtype in DTYPES}
 
 
 @pytest.mark.slow(seconds=15)
-@pytest.mark.parametrize(
-    ("kinds", "dtypes"),
-    [
-        pytest.param({"softmin": "rowwise"}, ("float32",), id="some"),
-        pytest.param({"scale": "elementwise", "least": "rowwise"}, tuple(DTYPES), id="all", marks=pytest.mark.thorough),
-    ],
-)
-def test_the_skeletons_of_operations_agree(checkout: Path, kinds: dict[str, str], dtypes: tuple[str, ...]) -> None:
-    for name, kind in kinds.items():
-        written = run(checkout, "-m", "suite", "new-op", name, "--kind", kind).split("\n\n")[0].splitlines()
-        assert all((checkout / path).is_file() for path in written)
-    found = statuses(checkout, *(word for name in kinds for word in ("--op", name)), "--dtype", ",".join(dtypes))
-    assert found == {(name, each, dtype): "ok" for name in kinds for each in frameworks.names() for dtype in dtypes}
+@pytest.mark.thorough
+def test_the_skeletons_of_operations_agree(checkout: Path) -> None:
+    kinds = {"scale": "elementwise", "least": "rowwise"}
+    skeletons(checkout, kinds)
+    found = statuses(checkout, "--op", ",".join(kinds), "--impl", ",".join(frameworks.names()))
+    assert found == {(name, each, dtype): {"ok"} for name in kinds for each in frameworks.names() for dtype in DTYPES}
 
 
 @pytest.mark.slow(seconds=25)
 @pytest.mark.thorough
 def test_the_skeletons_of_operations_pass_the_parity_tests(checkout: Path) -> None:
     kinds = {"halve": "elementwise", "softmin2": "rowwise"}
-    for name, kind in kinds.items():
-        run(checkout, "-m", "suite", "new-op", name, "--kind", kind)
+    skeletons(checkout, kinds)
     some = f"({' or '.join(kinds)}) and float32 and (sizes or nan)"
     parity = ("tests/parity/test_parity.py", "-m", "", "-k", some)
     passed = run(checkout, "-m", "pytest", "-v", "-p", "no:cacheprovider", *parity)
@@ -124,19 +137,8 @@ def test_the_skeletons_of_operations_pass_the_parity_tests(checkout: Path) -> No
 @pytest.mark.thorough  # skeletons agree, above, which needs most of what they declare
 def test_the_declarations_of_skeletons_pass_the_tests_of_every_operation(checkout: Path) -> None:
     kinds = {"twice": "elementwise", "row_weights": "rowwise"}
-    for name, kind in kinds.items():
-        run(checkout, "-m", "suite", "new-op", name, "--kind", kind)
+    skeletons(checkout, kinds)
     declared = ("tests/problem/test_telling_set.py", "tests/ops/test_every_operation.py", "-k", " or ".join(kinds))
     passed = run(checkout, "-m", "pytest", "-v", "-p", "no:cacheprovider", *declared)
     for name in kinds:
         assert len(re.findall(rf"\[{name}\S*\] PASSED", passed)) > 10, passed
-
-
-def test_a_framework_is_one_adapter_and_one_folder(checkout: Path) -> None:
-    (checkout / "suite" / "frameworks" / "lists.py").write_text(ADAPTER, encoding="utf-8")
-    (checkout / "list_impls").mkdir()
-    (checkout / "list_impls" / "vector_add.py").write_text(
-        "def vector_add(a, b):\n    return [x + y for x, y in zip(a, b)]\n", encoding="utf-8"
-    )
-    found = statuses(checkout, "--op", "vector_add", "--impl", "lists", "--shape", "N=1000", "--dtype", "float32")
-    assert found == {("vector_add", "lists", "float32"): "ok"}

@@ -40,7 +40,11 @@ def test_names_and_options_are_read_without_importing_a_framework() -> None:
 def test_declarations_are_literals_and_distinct(name: str) -> None:
     op = ops.get(name)
     assert ops.options(name) == op.options
-    assert ops.rank(name) == op.rank
+    assert (ops.rank(name), ops.group(name), ops.over_ranks(name)) == (
+        op.rank,
+        getattr(op, "group", ops.OTHER),
+        op.over_ranks,
+    )
     assert [ops.rank(other) for other in ops.names()].count(op.rank) == 1
     for option in op.options:
         assert len(set(option.values)) == len(option.values) > 1

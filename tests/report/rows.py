@@ -82,3 +82,11 @@ def many(count: int) -> list[Row]:
         for name, speed in SPEEDS.items():
             rows.append(row(name, speed * (1 + place % 7 / 50), size, **names, versions="torch 2.11.0, triton 3.6.0"))
     return rows
+
+
+SWEEP = [
+    row(name, 1.0, 64, case=f"N={n}", operation="vector_add", device=device, latency_us=n / 9, program_us=n / 3)
+    for n in (64, 128)
+    for name, device in (("torch", "cuda:0"), ("cuda", "cuda:0"), ("numpy", "cpu"))
+]
+"""Sizes on a GPU and on its host."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import webbrowser
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from report.rows import RECORD, failed, row, square
 from suite.core.paths import ROOT
 from suite.report.load import load_runs, priced
 from suite.report.markdown import MADE_BY, markdown
-from suite.report.plots import data_of, plots_of
+from suite.report.plots import Plot, data_of, plots_of
 from suite.report.tables import rows_table
 from suite.report.write import PLOTS, README, named_plots, write
 
@@ -28,8 +29,13 @@ HOSTILE = "</script><img src=x onerror=alert(1)>|`x`"
 @pytest.fixture
 def one_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports have one plot: drawing takes most of their time."""
+    keep_plots(monkeypatch, lambda plots: plots[:1])
+
+
+def keep_plots(monkeypatch: pytest.MonkeyPatch, chosen: Callable[[list[Plot]], list[Plot]]) -> None:
+    """Reports have the chosen ones of their plots."""
     for module in ("suite.report.write", "suite.report.html"):
-        monkeypatch.setattr(import_module(module), "plots_of", lambda run: list(plots_of(run))[:1])
+        monkeypatch.setattr(import_module(module), "plots_of", lambda run: chosen(list(plots_of(run))))
 
 
 @pytest.fixture
@@ -55,6 +61,7 @@ def test_the_page_is_one_file_without_addresses(
 def test_every_format_is_written_to_the_folder_that_is_given(
     monkeypatch: pytest.MonkeyPatch, results: Path, tmp_path: Path
 ) -> None:
+    keep_plots(monkeypatch, lambda plots: plots[-2:])
     out = tmp_path / "out"
     assert suite(monkeypatch, "report", results, "--format", "html,md,png", "--out", out) == 0
     assert {path.name for path in out.iterdir()} == {"report.html", README, PLOTS}
@@ -62,6 +69,7 @@ def test_every_format_is_written_to_the_folder_that_is_given(
     assert {name.removesuffix(".svg") for name in plots if name.endswith(".svg")} == {
         name.removesuffix(".png") for name in plots if name.endswith(".png")
     }
+    assert len(plots) == 4
     text = (out / README).read_text(encoding="utf-8")
     assert "<img" not in text
     assert "](report.html)" in text
@@ -217,6 +225,7 @@ def test_a_price_gives_costs_and_without_one_nothing_is_said_of_them(
     entry = next(each for each in with_price.entries if each.timed and each.row.device_us == 100.0)
     assert entry.cost == pytest.approx(1.0)
     assert entry.tflop_per_unit == pytest.approx(100.0 * (entry.row.tflops or 0.0))
+    keep_plots(monkeypatch, lambda plots: [plot for plot in plots if plot.name == "cost"])
     assert (
         suite(monkeypatch, "report", results, "--format", "html,svg", "--out", tmp_path, "--price-per-hour", "36") == 0
     )

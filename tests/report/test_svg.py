@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
-from report.rows import run_of, square
+from report.rows import SWEEP, run_of, square
 
-from suite.report.plots import Plot, plots_of, roofline
+from suite.report.plots import Plot, data_of, plots_of, roofline
 from suite.report.plots.figure import MAX_VECTORS, SETTINGS
 from suite.report.plots.svg import compact
 
@@ -49,14 +49,16 @@ def short(text: str) -> str:
     return re.sub(r"(\.\d\d)\d+", r"\1", text)
 
 
-def test_a_file_draws_the_same(tmp_path: Path) -> None:
-    rows = [each for size in (512, 768, 1024) for each in square(size)]
+def test_a_file_draws_the_same_and_has_the_data_of_the_plot(tmp_path: Path) -> None:
+    rows = [*square(512), *square(1024), *SWEEP]
     for plot in plots_of(run_of(tmp_path / "run", rows)):
+        file = plot.file("svg")
+        assert data_of(file) == plot.data, plot.name
         long = io.BytesIO()
         with mpl.rc_context(SETTINGS):
             plot.draw(plot.data).savefig(long, format="svg", dpi=160)
-        before, after = all_drawn(long.getvalue()), all_drawn(plot.file("svg"))
-        assert len(before) == len(after) > 20, plot.name
+        before, after = all_drawn(long.getvalue()), all_drawn(file)
+        assert len(before) == len(after) > 10, plot.name
         for (kind, style, place, shape), (new_kind, new_style, new_place, new_shape) in zip(before, after, strict=True):
             assert new_kind == kind, plot.name
             assert new_style == {name: short(value) for name, value in style.items()}, plot.name

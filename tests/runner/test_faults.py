@@ -38,11 +38,20 @@ def rows_of(job: Job, **options: object) -> dict[str, Row]:
     return {row.implementation: row for row in compare([job], Options(CPU, **options))}  # type: ignore[arg-type]
 
 
+WAITS = """import os, pathlib, time
+    folder = pathlib.Path(__file__).parent
+    (folder / 'begun').write_text(str(os.getpid()))
+    (folder / 'begun').rename(folder / 'pid')
+    time.sleep(600)"""
+
+
 @pytest.fixture(scope="module")
-def faults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the faulty implementations. The tests share it, and with it the process that forks workers."""
+    folder = tmp_path_factory.mktemp("faults")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", inject(tmp_path_factory.mktemp("faults"), {**CRASHES, **TIMED}))
-        yield
+        patch.setenv("PYTHONPATH", inject(folder, {**CRASHES, **TIMED, "waits": WAITS}))
+        yield folder
 
 
 EACH = {
@@ -59,7 +68,7 @@ EACH = {
 
 
 @pytest.mark.slow(seconds=12)
-def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
+def test_each_fault_costs_its_own_row_and_no_other(faults: Path) -> None:
     """Right implementations before, between and after faulty ones are checked, timed and ranked as without them."""
     broken = [f"torch/{name}" for name in EACH]
     job = vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy")
@@ -78,15 +87,11 @@ def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
     passes_once(each_costs_its_own, (2.0, 20.0))
 
 
-def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid_file = tmp_path / "pid"
-    body = f"import os, time; open({str(pid_file)!r}, 'w').write(f'{{os.getpid()}}.'); time.sleep(600)"
-    monkeypatch.setenv("PYTHONPATH", inject(tmp_path / "faults", {"waits": body}))
-
+def test_a_worker_killed_from_outside_is_one_row(faults: Path) -> None:
     def kill() -> None:
-        while not pid_file.exists() or not pid_file.read_text(encoding="ascii").endswith("."):
+        while not (faults / "pid").exists():
             time.sleep(0.05)
-        os.kill(int(pid_file.read_text(encoding="ascii")[:-1]), signal.SIGKILL)
+        os.kill(int((faults / "pid").read_text(encoding="ascii")), signal.SIGKILL)
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
@@ -132,7 +137,7 @@ def test_a_compiler_that_fails_is_one_row(
     assert rows["torch"].status == rows["numpy"].status == "ok"
 
 
-def test_the_text_of_an_error_cannot_leave_its_cell(faults: None, tmp_path: Path) -> None:
+def test_the_text_of_an_error_cannot_leave_its_cell(faults: Path, tmp_path: Path) -> None:
     """The text has control characters, terminal markup, Markdown, HTML, line ends, and a lone surrogate."""
     from rich.console import Console
 

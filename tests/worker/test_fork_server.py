@@ -32,12 +32,13 @@ CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
 
 
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No servers of other tests; those of this one end with it."""
-    monkeypatch.setattr(fork_server, "_kept", [])
-    yield
-    fork_server.close_kept()
+@pytest.fixture(scope="module")
+def kept() -> Iterator[None]:
+    """No servers of other modules; those of this one end with it. Its tests share them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "_kept", [])
+        yield
+        fork_server.close_kept()
 
 
 def checked(pool: Pool, name: str = "torch") -> str:
@@ -70,6 +71,8 @@ def test_a_server_is_kept_for_pools_that_would_start_the_same(
         assert len(psutil.Process(first.process.pid).threads()) == 1, "a fork of threads may hang"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY", "TORCH_EXTENSIONS_DIR"):  # as after a check of JAX, CUDA
+        monkeypatch.setenv(name, "0" if os.environ.get(name) == "1" else "1")
     with Pool(CPU, faults) as pool:
         assert checked(pool, "torch/tells") == "ok"
         assert server_of(pool) is first
@@ -103,10 +106,10 @@ from suite.worker.pool import Pool
 from suite.worker.process import environment
 from suite.worker.protocol import CheckRequest
 
-device = resolve("cpu")
+device, case = resolve("cpu"), ops.get("vector_add").case((100,))  # imports torch, once for both
 fork_server.begin_here(device, environment(device, {}))
 with Pool(device) as pool:
-    reply = pool.ask(CheckRequest(ops.get("vector_add").case((100,)), "torch", 0), timeout_s=60.0)
+    reply = pool.ask(CheckRequest(case, "torch", 0), timeout_s=60.0)
     server = psutil.Process(pool._server.pid)
     print(reply.status, server.cmdline() == psutil.Process().cmdline(), server.num_threads())
 """
@@ -183,3 +186,4 @@ def test_a_system_that_cannot_fork_is_an_error_of_the_request(kept: None) -> Non
         server._event = lambda: (fork_server.REFUSED, 11)  # type: ignore[method-assign]
         with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
             checked(pool)
+        pool.renew()  # the server has forked, and its answer was not read
