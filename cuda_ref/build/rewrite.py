@@ -32,7 +32,7 @@ def blank(text: str, strings: bool = True) -> str:
         token = match[0]
         if token[0].isdigit() or (token[0] != "/" and not strings):
             return token
-        return re.sub(r"[^\n]", " ", token)
+        return "\n".join(" " * len(line) for line in token.split("\n"))
 
     return _TOKEN.sub(replace, text)
 
