@@ -7,6 +7,7 @@ For the CPU, three constructs of CUDA that are not C++ are rewritten; the header
 Line numbers do not change, so that compiler messages refer to lines of the .cu file.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -22,9 +23,12 @@ _TOKEN = re.compile(
 )
 GAP = 128
 """The constant of the same name in host/checked.h."""
+TEXTS = 8
+"""Texts whose last forms are kept: each launcher of a .cu asks for those of the whole file."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
+@functools.lru_cache(TEXTS)
 def blank(text: str, strings: bool = True) -> str:
     """The text with comments and, unless `strings` is false, strings replaced by spaces. Positions do not change."""
 
@@ -32,7 +36,7 @@ def blank(text: str, strings: bool = True) -> str:
         token = match[0]
         if token[0].isdigit() or (token[0] != "/" and not strings):
             return token
-        return re.sub(r"[^\n]", " ", token)
+        return "\n".join(" " * len(line) for line in token.split("\n"))
 
     return _TOKEN.sub(replace, text)
 
@@ -110,6 +114,7 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
     return joined
 
 
+@functools.lru_cache(TEXTS)
 def to_host(text: str, gaps: bool = False, counted: bool = False) -> str:
     """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh.
 

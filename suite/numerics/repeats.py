@@ -65,12 +65,14 @@ def distinct(*operands: torch.Tensor) -> int:
 
 def _repeats(found: torch.Tensor, scale: float) -> torch.Tensor:
     """Return the result of `repeats` for some rows of a sample, of sums that have `scale` times as many terms."""
-    signs, order = found.sign(), found.abs().sort(dim=1)
+    order = found.abs().sort(dim=1)
     new = torch.ones_like(found, dtype=torch.bool)
     new[:, 1:] = order.values.diff(dim=1) != 0.0
+    if bool(new.all()):
+        return torch.ones((found.shape[0], 1), dtype=torch.float64, device=found.device)
     group = new.reshape(-1).cumsum(0) - 1
     sums, sizes = (torch.zeros(found.numel(), dtype=torch.float64, device=found.device) for _ in range(2))
-    sums.index_add_(0, group, signs.gather(1, order.indices).reshape(-1))
+    sums.index_add_(0, group, found.sign().gather(1, order.indices).reshape(-1))
     sizes.index_add_(0, group, torch.ones_like(sums))
     of_group = sums[group].square() / sizes[group], sizes[group]
     equal, chance = (each.view_as(found).mean(dim=1, keepdim=True) for each in of_group)

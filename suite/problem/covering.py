@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from heapq import heapify, heapreplace
 from itertools import combinations
+from operator import or_
 from types import MappingProxyType
 from typing import Any
 
@@ -52,7 +54,11 @@ def cover(
         if i >= before[one] or j >= before[two]
     ]
     bit = {pair: 1 << number for number, pair in enumerate(pairs)}
-    both = list(combinations(range(len(names)), 2))
+    counts = [len(factors[name]) for name in names]
+    tables = [
+        (one, two, [[bit.get(((names[one], i), (names[two], j)), 0) for j in range(counts[two])] for i in range(size)])
+        for (one, size), (two, _) in combinations(enumerate(counts), 2)
+    ]
     pool: dict[Key, Offer] = {}
 
     def below(count: int) -> int:
@@ -62,24 +68,20 @@ def cover(
             pass
         return found
 
-    counts = [len(factors[name]) for name in names]
-
     def offer(key: Key) -> int:
         """Add a row of level numbers to the pool if it is valid; return the bits of its pairs."""
         if key not in pool:
             price = cost({name: factors[name][at] for name, at in zip(names, key, strict=True)})
             if price is None:
                 return 0
-            places = list(zip(names, key, strict=True))
-            mask = sum(bit.get((places[one], places[two]), 0) for one, two in both)
-            pool[key] = price, mask, frozenset((name, at) for name, at in places if at >= before[name])
+            mask = sum(table[key[one]][key[two]] for one, two, table in tables)
+            levels = zip(names, key, strict=True)
+            pool[key] = price, mask, frozenset((name, at) for name, at in levels if at >= before[name])
         return pool[key][1]
 
     for _ in range(POOL):
         offer(tuple(map(below, counts)))
-    found = 0
-    for _, mask, _ in pool.values():
-        found |= mask
+    found = reduce(or_, (mask for _, mask, _ in pool.values()), 0)
     for pair, place in bit.items():
         fixed = {names.index(name): at for name, at in pair}
         for _ in range(TRIES if not found & place else 0):

@@ -24,12 +24,14 @@ Operands that a call has only with an option have the cases 3, 4, 5 and 9 of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import product
 from typing import Any
 
 from suite.problem import layouts, telling_inputs, telling_sizes
 from suite.problem.covering import Row, cover
 from suite.problem.option import Value
+from suite.problem.shape import Shape
 from suite.problem.specials import kind_of
 from suite.problem.telling_case import (
     TILE,
@@ -98,9 +100,13 @@ def _covering_rows(
     factors = {**op.covered_sizes(), **varied, "": ("normal", *arguments), "/": ("normal", *placed)}
     added = dict.fromkeys(_short_dimensions(op), LONG_LEVELS) if long else {}
 
-    def cost(row: Row) -> float | None:
-        found = cost_of(op, op.shape_of_sizes(row), {**fixed, **{name: row[name] for name in varied}})
+    @cache  # rows that differ in their inputs alone cost the same
+    def cost_of_sizes(shape: Shape, *values: Value) -> float | None:
+        found = cost_of(op, shape, {**fixed, **dict(zip(varied, values, strict=True))})
         return None if found is None else max(found, ENOUGH)
+
+    def cost(row: Row) -> float | None:
+        return cost_of_sizes(op.shape_of_sizes(row), *(row[name] for name in varied))
 
     return cover(factors, cost, added) if added or not long else []
 

@@ -95,6 +95,12 @@ def parts(row: Combination) -> set[tuple[str, object]]:
     return {(row.implementation, row.dtype), (row.implementation, row.choice), inputs}
 
 
+def parts_of_repeats(row: Combination) -> set[tuple[str, object]]:
+    """The parts that `make test` covers by tests that repeat the call: the framework with all families as well."""
+    framework = row.implementation.partition("/")[0]
+    return {(row.implementation, row.dtype), (row.implementation, row.choice), (framework, row.inputs[0])}
+
+
 def needs_gpu(row: Combination) -> bool:
     family = ops.get(row.operation).families[row.inputs[0]]
     return family.needs_gpu or bool(builtin.find(row.operation, row.implementation).requires)
@@ -106,6 +112,16 @@ def chosen(rows: Sequence[Combination]) -> set[Combination]:
     for _, of_operation in groupby((row for row in rows if row not in kept), lambda row: row.operation):
         kept.update(covering_parts([*of_operation], parts))
     return kept
+
+
+def made_once(kept: Iterable[Combination]) -> set[Combination]:
+    """The calls of emulated kernels that `make test` does not repeat with other inputs, and on a kept plan."""
+    found: set[Combination] = set()
+    emulated = (row for row in kept if not needs_gpu(row) and row.implementation.partition("/")[0] == "cuda")
+    for _, of_operation in groupby(emulated, lambda row: row.operation):
+        rows = [*of_operation]
+        found.update({*rows}.difference(covering_parts(rows, parts_of_repeats)))
+    return found
 
 
 def calls_by_test(rows: Iterable[Combination]) -> dict[tuple[str, str, str, str], list[Combination]]:
@@ -120,17 +136,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     on_gpu = bool(os.environ.get("SUITE_TEST_GPU"))
     rows = combinations(on_gpu=on_gpu)
     kept = {*rows} if on_gpu else chosen(rows)
+    once = set() if on_gpu else made_once(row for row in rows if row in kept)
     sets = []
     for (name, family, dtype, implementation), calls in calls_by_test(rows).items():
         marks = [pytest.mark.gpu] if ops.get(name).families[family].needs_gpu else []
         values = (builtin.find(name, implementation), family, dtype)
         test_id = f"{name}-{family}-{dtype}-{implementation}"
-        few, more = ([call for call in calls if (call in kept) is each] for each in (True, False))
+        few = [call for call in calls if call in kept]
+        more = [call for call in calls if call not in kept or call in once]
         if few:
-            sets.append(pytest.param(*values, few, id=test_id, marks=marks))
+            sets.append(pytest.param(*values, few, once, id=test_id, marks=marks))
         if more:
-            sets.append(pytest.param(*values, more, id=f"{test_id}-more", marks=[*marks, THOROUGH]))
-    metafunc.parametrize(("implementation", "family", "dtype", "calls"), sets)
+            sets.append(pytest.param(*values, more, set(), id=f"{test_id}-more", marks=[*marks, THOROUGH]))
+    metafunc.parametrize(("implementation", "family", "dtype", "calls", "once"), sets)
 
 
 HUGE_BYTES = 100 * 10**9
@@ -142,16 +160,16 @@ def problem(case: Case, device: torch.device) -> Problem:
     return Problem(case, 1, device)
 
 
-def complaint(implementation: Implementation, case: Case, where: Device) -> str:
+def complaint(implementation: Implementation, case: Case, where: Device, *, once: bool) -> str:
     """The fault of the implementation on this case; empty if there is none. `NotImplementedError` passes through.
 
-    An interpreter is slow, and has none of the faults that further calls show: work on other streams, races, repeated
-    launches.
+    once: a single call, as an interpreter always makes: it is slow, and has none of the faults that further calls show:
+    work on other streams, races, repeated launches.
     """
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
     given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
-    if implementation.adapter.mode(where) == "interpreted":
+    if once or implementation.adapter.mode(where) == "interpreted":
         try:
             reason, explained = check_briefly(LocalCaller(load, implementation.adapter, given), given, Duration())
             assert diagnosis.FAILED not in explained.text
@@ -184,7 +202,12 @@ def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_agrees_with_float64(
-    where: Device, implementation: Implementation, family: str, dtype: str, calls: list[Combination]
+    where: Device,
+    implementation: Implementation,
+    family: str,
+    dtype: str,
+    calls: list[Combination],
+    once: set[Combination],
 ) -> None:
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
@@ -199,7 +222,7 @@ def test_agrees_with_float64(
     with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
         for call in calls:
             try:
-                found.append(complaint(implementation, call.case, where))
+                found.append(complaint(implementation, call.case, where, once=call in once))
             except NotImplementedError as error:
                 refused.add(str(error))
     wrong = [text for text in found if text]

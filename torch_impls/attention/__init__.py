@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.bias import causal_lower_right
 
 from torch_impls._runtime.contract import check_attention, check_window
 from torch_impls.attention._sdpa import aligned, lower_right
@@ -61,7 +63,7 @@ def attention(
     if causal and S_q > S_k:
         seeing = attention(q[:, :, S_q - S_k :], k, v, causal=True, sm_scale=sm_scale, window=window)
         return F.pad(seeing, (0, 0, S_q - S_k, 0))
-    rectangle = causal_lower_right(S_q, S_k) if causal and 1 < S_q < S_k else None
+    rectangle = _causal_lower_right()(S_q, S_k) if causal and 1 < S_q < S_k else None
     arguments = {
         "attn_mask": lower_right(q, k, causal=causal, window=near) if near else rectangle,
         "is_causal": causal and S_q == S_k and not near,
@@ -80,3 +82,12 @@ def attention(
             return F.scaled_dot_product_attention(q, k, v, **arguments).contiguous()
     finally:
         flags.fp32_precision = before
+
+
+@cache
+def _causal_lower_right() -> Callable[[int, int], Tensor]:
+    """PyTorch's function, whose module is imported when it is first needed: this takes two seconds."""
+    from torch.nn.attention.bias import causal_lower_right
+
+    found: Callable[[int, int], Tensor] = causal_lower_right
+    return found

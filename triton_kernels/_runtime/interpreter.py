@@ -1,5 +1,6 @@
 """Differences between Triton's interpreter, which runs kernels on CPU tensors, and a compiled kernel."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -71,14 +72,20 @@ def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return of
 
 
-def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """The interpreter's conversion of numbers, with a different widening of bfloat16: the original one is slow, and
-    wrong for subnormal numbers."""
+def _converts_quickly(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """The interpreter's conversion of numbers, with a table of those of 8 bits, and with a different widening of
+    bfloat16: the original one is slow, and wrong for subnormal numbers."""
+    tables: dict[tuple[str, str, Any], Any] = {}
 
     def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
         if given == tl.bfloat16 and wanted == tl.float32:
             return bits.astype("uint32") << 16
-        return convert(bits, given, wanted, rounding_mode)
+        if given.primitive_bitwidth != 8:
+            return convert(bits, given, wanted, rounding_mode)
+        key = given.name, wanted.name, rounding_mode
+        if key not in tables:
+            tables[key] = convert(interpreter.np.arange(256, dtype="uint8"), given, wanted, rounding_mode)
+        return tables[key][bits.view("uint8")]
 
     return converted
 
@@ -103,6 +110,21 @@ def _fold(self: Any, given: tuple[tl.tensor, ...]) -> list[tl.tensor]:
     kept = [1 if whole or i == axis else n for i, n in enumerate(shape)]
     left = kept if self.keep_dims else [] if whole else [*shape[:axis], *shape[axis + 1 :]]
     return typed(part.handle.data.reshape(left) for part in total)
+
+
+def _rewrite(self: Any) -> Any:
+    """A faster version of the interpreter's `FunctionRewriter.rewrite_ast`, which reads the source of a function twice.
+
+    Most of the time is for the end of the function, which Python finds by its tokens.
+    """
+    try:
+        lines, first = inspect.getsourcelines(self.fn)
+    except Exception:  # a function without source stays as it is
+        return self.fn
+    self.filename = self.fn.__code__.co_filename
+    self.def_file_lineno = first + next((i for i, line in enumerate(lines) if line.strip().startswith("def ")), 0)
+    self.def_lineno = self._find_def(lines)
+    return self._compile_and_exec(self._transform_ast(self._prepare_source(lines)))
 
 
 def _without_copies(copy_to_host: Callable[..., Any], copy_back: Callable[..., Any]) -> tuple[Any, Any]:
@@ -149,8 +171,9 @@ if INTERPRET:
         tl.tensor.__init__ = faster.make_tensor
         tl.block_type.__init__ = faster.known_blocks(tl.block_type.__init__)
         interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
-        interpreter._convert_float = _widens_by_shifting(interpreter._convert_float)
+        interpreter._convert_float = _converts_quickly(interpreter._convert_float)
         interpreter.ReduceOps.generic_reduce = _fold
+        interpreter.FunctionRewriter.rewrite_ast = _rewrite
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_kernels._runtime.interpreter import INTERPRET, _replace_once
+from triton_kernels._runtime.interpreter import INTERPRET, _converts_quickly, _replace_once
 
 
 class Scope:
@@ -88,6 +88,22 @@ def test_every_bfloat16_number_is_widened_exactly() -> None:
     out = torch.empty(2**16)
     widen[(1,)](x, out, SIZE=2**16)
     assert torch.equal(out.view(torch.int32), x.view(torch.int16).int() << 16)
+
+
+@pytest.mark.skipif(not INTERPRET, reason="needs Triton's interpreter")
+@pytest.mark.parametrize("kind", [tl.float8e4nv, tl.float8e5])
+def test_numbers_of_8_bits_are_converted_once_by_the_interpreter(kind: Any) -> None:
+    from triton.runtime import interpreter
+
+    sizes: list[int] = []
+    own = interpreter._convert_float.__closure__[0].cell_contents
+    convert = _converts_quickly(lambda bits, *types: sizes.append(bits.size) or own(bits, *types))
+    codes = torch.arange(-(2**15), 2**15, 7, dtype=torch.int32).to(torch.int8).reshape(3, -1).numpy()
+    for _ in range(2):
+        found = convert(codes, kind, tl.float32, None)
+        assert (found == own(codes, kind, tl.float32, None)).all()
+        assert found.shape == codes.shape
+    assert sizes == [256]
 
 
 @triton.jit
