@@ -107,7 +107,7 @@ class GpuModeFile(Program):
         def drawn(device: torch.device) -> list[str]:
             return [str(each.dtype).removeprefix("torch.") for each in self.draw(case, 0, device)]
 
-        return next((each for each in make_cheaply_or(CPU, case, drawn) if each in DTYPES), "float32")
+        return next((each for each in make_cheaply_or(CPU, self.is_small(case), drawn) if each in DTYPES), "float32")
 
     def _size(self, key: str, test: Mapping[str, Any]) -> int:
         values, value = self._values[key], test.get(key, MISSING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,8 +25,6 @@ from suite.problem.source import Source
 
 Function = Callable[..., Any]
 META, CPU = torch.device("meta"), torch.device("cpu")
-SMALL = 1 << 20
-"""The largest product of the dimensions of a small case."""
 T = TypeVar("T")
 
 
@@ -80,6 +77,10 @@ class Program(ABC):
         """The unchanged reference, for arrays of its framework, as a function of the arrays alone."""
         raise NotImplementedError
 
+    def is_small(self, case: Case) -> bool:
+        """True if a call on the CPU is known to take less time than torch's imports for tensors without memory."""
+        return False
+
     def stated(self, what: str, case: Case) -> Any:
         """The `flops`, `bytes` or `tolerance` that the file states for a case; None if it states none."""
         return None
@@ -126,7 +127,7 @@ class Program(ABC):
                 with seeded(0), device, Allocations() as made:
                     return pattern_of(*flattened(self.values(case), self.source.name), made)
 
-            self._patterns[case.dims] = make_cheaply_or(CPU, case, drawn)
+            self._patterns[case.dims] = make_cheaply_or(CPU, self.is_small(case), drawn)
         return self._patterns[case.dims]
 
     def _kept(self, case: Case, given: Sequence[Any]) -> Collection[int]:
@@ -139,7 +140,9 @@ class Program(ABC):
         if set(kinds.values()) <= {getattr(torch, case.dtype)}:
             return ()
         if case.dims not in self._followers:
-            self._followers[case.dims] = make_cheaply_or(CPU, case, lambda each: self._following(case, each))
+            self._followers[case.dims] = make_cheaply_or(
+                CPU, self.is_small(case), lambda each: self._following(case, each)
+            )
         declared = {i: kind for i, kind in kinds.items() if i not in self._followers[case.dims]}
         plain = [getattr(torch, dtype) for dtype in DTYPES]
         if declared == kinds and len(set(declared.values())) == 1 and set(declared.values()) <= set(plain):
@@ -175,7 +178,7 @@ class Program(ABC):
         key = case.dims, case.dtype
         if key not in self._outcomes:
             device = torch.device("cuda") if torch.cuda.is_available() else CPU
-            self._outcomes[key] = make_cheaply_or(device, case, lambda each: self._observed(case, each))
+            self._outcomes[key] = make_cheaply_or(device, self.is_small(case), lambda each: self._observed(case, each))
         return self._outcomes[key]
 
     def returns_views(self, case: Case) -> bool:
@@ -186,7 +189,7 @@ class Program(ABC):
     def _seen(self, case: Case) -> Outcome | None:
         """The effects of a call; None if only a run with numbers could tell."""
         try:
-            return self.outcome(case) if is_small(case) else self._observed(case, META)
+            return self.outcome(case) if self.is_small(case) else self._observed(case, META)
         except Exception:
             return None
 
@@ -245,9 +248,9 @@ class Program(ABC):
         return call
 
 
-def make_cheaply_or(device: torch.device, case: Case, make: Callable[[torch.device], T]) -> T:
+def make_cheaply_or(device: torch.device, small: bool, make: Callable[[torch.device], T]) -> T:
     """The result of `make` on tensors without memory, or of a small case on the CPU; on `device` if that fails."""
-    for cheap in (CPU, META) if is_small(case) else (META,):
+    for cheap in (CPU, META) if small else (META,):
         try:
             return make(cheap)
         except UsageError:
@@ -255,11 +258,6 @@ def make_cheaply_or(device: torch.device, case: Case, make: Callable[[torch.devi
         except Exception:  # the code needs values, as `.item()` does, or a GPU
             continue
     return make(device)
-
-
-def is_small(case: Case) -> bool:
-    """True if a call on the CPU takes less time than torch's imports for tensors without memory."""
-    return math.prod(size for _, size in case.dims) <= SMALL
 
 
 @contextlib.contextmanager

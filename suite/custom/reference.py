@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from suite.problem.shape import Shape
 from suite.problem.source import Source
 
 STATED = ("flops", "bytes", "tolerance")
+SMALL = 1 << 20
+"""The largest number of elements, and the largest product of the dimensions, of a small case."""
 
 
 class ReferenceFile(Program):
@@ -80,13 +83,18 @@ class ReferenceFile(Program):
             return list(values) if type(values) in (tuple, list) else [values]
         return [torch.randn(shape) for shape in self.operands(case)]
 
+    def is_small(self, case: Case) -> bool:
+        """True if the annotations say so: the sizes of other arguments are not known before they are drawn."""
+        try:
+            shapes = _shapes(self._annotated().values(), case)
+        except (UsageError, NameError):  # a size that is no dimension
+            return False
+        largest = max(sum(map(math.prod, shapes)), math.prod(size for _, size in case.dims))
+        return bool(shapes) and largest <= SMALL
+
     def operands(self, case: Case) -> list[Shape]:
         """The shapes of the operands, from the annotations."""
-        sizes = dict(case.dims)
-        return [
-            tuple(int(eval(token, {"__builtins__": {}}, sizes)) for token in text.split())
-            for text in self._shapes_of_operands.values()
-        ]
+        return _shapes(self._shapes_of_operands.values(), case)
 
     def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         if self.framework == "torch":
@@ -154,6 +162,12 @@ class ReferenceFile(Program):
         if not full or any(each not in valid for each in full):
             raise UsageError(f"{self._name}: dtypes must be of {', '.join(valid)}; got {given!r}")
         return full
+
+
+def _shapes(texts: Iterable[str], case: Case) -> list[Shape]:
+    """The annotated shapes in a case."""
+    sizes = dict(case.dims)
+    return [tuple(int(eval(token, {"__builtins__": {}}, sizes)) for token in text.split()) for text in texts]
 
 
 def in_float64(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -234,7 +234,7 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
             result = program.function(case, getattr(torch, case.dtype), on)(*tensors)
         return _facts(program, case, tensors, result, counter.flops)
 
-    return make_cheaply_or(device, case, made)
+    return make_cheaply_or(device, program.is_small(case), made)
 
 
 def _facts(program: Program, case: Case, inputs: Tensors, result: Any, flops: int) -> Facts:

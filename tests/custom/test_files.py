@@ -79,10 +79,8 @@ def test_flops_of_products_are_found(tmp_path: Path) -> None:
     assert case.label == ""
 
 
-FUSED = """def inputs(case):
-    return [torch.randn(2, 4, 8)]
-LSTM = torch.nn.LSTM(8, 5, batch_first=True)
-def reference(x):
+FUSED = """LSTM = torch.nn.LSTM(8, 5, batch_first=True)
+def reference(x: Float[Tensor, "2 4 8"]):
     y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
     return torch.func.functional_call(LSTM, {name: p.detach().to(x.device, x.dtype) for name, p in
                                              LSTM.named_parameters()}, y)[0]
@@ -224,3 +222,19 @@ def test_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
     path.write_text(SCALED + "\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"changing\.py, or a file that it uses, changed while the run was going on"):
         load(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [
+        ('shapes = ["N=8"]\ndef reference(x: Float[Tensor, "N"]):\n    return x * 2\n', True),
+        ('shapes = ["N=2000000"]\ndef reference(x: Float[Tensor, "N"]):\n    return x * 2\n', False),
+        ('shapes = ["N=8"]\ndef reference(x: Float[Tensor, "N 9000 9000"]):\n    return x * 2\n', False),
+        ("def inputs(case):\n    return torch.rand(5)\ndef reference(x):\n    return x * 2\n", False),
+    ],
+    ids=["annotated", "large", "large beside its dimension", "unknown"],
+)
+def test_the_cpu_shows_the_facts_of_a_case_that_is_known_to_be_small(text: str, small: bool, tmp_path: Path) -> None:
+    op = operation(tmp_path, HEAD + text)
+    (case, *_) = op.default_cases("cpu")
+    assert op.program.is_small(case) is small
