@@ -182,7 +182,8 @@ def _with_operation_file(
         return selection
     if selection.workloads:
         raise UsageError(
-            f"--model compares the suite's operations, --{own[1]} defines another one; give one of the two"
+            f"the shapes of a model belong to the suite's operations, and --{own[1]} defines another one: "
+            "leave out --model or --shapes-from, or --" + own[1]
         )
     from suite.runner.operation_file import load_operation
 

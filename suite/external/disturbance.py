@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 DISTURBED_RATIO = {"cpu": 1.25, "cuda": 1.05}
 """Largest allowed ratio, by device type: the vendor's time beside the file over the upper end of its interval without
 users' files. A file with a larger ratio disturbs the implementation, unless the two intervals overlap."""
+LEAST_CHANGE = 0.05
+"""A change of the file's `vs_best` that counts. Beside a file that takes ten times as long, the vendor's implementation
+follows idle time and colder caches, and takes somewhat longer for that alone."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,12 @@ def time_file(
     """
     name, vendor, vendor_us = request.implementation.name, request.vendor, request.vendor_us
     found = _time(pool, request, vendor, problem, local)
-    if disturbance(found, vendor, vendor_us, pool.device.type):
+    if disturbance(found, name, vendor, vendor_us, pool.device.type):
         vendor_us = max(vendor_us, vendor_us_here())
         pool.drop(request.implementation)
         found = _time(pool, request, vendor, problem, local)
         vendor_us = max(vendor_us, vendor_us_here())
-    disturbed = disturbance(found, vendor, vendor_us, pool.device.type)
+    disturbed = disturbance(found, name, vendor, vendor_us, pool.device.type)
     if disturbed and isinstance(found, str):
         pool.drop(request.implementation)
         found = _time(pool, request, "", problem, local)
@@ -80,8 +83,8 @@ def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem
         raise
 
 
-def disturbance(found: Outcome, vendor: str, vendor_us: float, device_type: str) -> str:
-    """Describe how a file disturbs the vendor's implementation beside it; empty if it does not."""
+def disturbance(found: Outcome, name: str, vendor: str, vendor_us: float, device_type: str) -> str:
+    """Describe how the file `name` disturbs the vendor's implementation beside it; empty if it does not."""
     if isinstance(found, str):
         return found
     if isinstance(found, NotTimed) or not vendor:
@@ -91,5 +94,8 @@ def disturbance(found: Outcome, vendor: str, vendor_us: float, device_type: str)
         return f"{vendor} has no time beside it: {beside.error}"
     low = beside.device_us_low or beside.device_us
     if beside.device_us <= DISTURBED_RATIO[device_type] * vendor_us or low <= vendor_us:
+        return ""
+    own_us = found[0][name].device_us
+    if own_us is not None and beside.device_us - vendor_us < LEAST_CHANGE * own_us:
         return ""
     return f"{vendor} takes {beside.device_us:,.4g} us beside it, and {vendor_us:,.4g} us in a process without it"

@@ -75,7 +75,7 @@ def test_shapes_of_a_model_are_refused(
     capsys.readouterr()
     arguments = ["--reference", "r.py", "--shapes-from", shapes, "--device", "cpu", "--out", tmp_path / "out"]
     assert call(monkeypatch, "compare", *arguments) == 2
-    assert "a model's shapes are of the suite's operations, and --reference has its own" in capsys.readouterr().err
+    assert "the shapes of a model belong to the suite's operations, and --reference defines" in capsys.readouterr().err
 
 
 SEVERAL = {

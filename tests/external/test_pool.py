@@ -273,16 +273,22 @@ def test_a_file_that_patches_torch_does_not_change_the_vendor_beside_it(
     assert columns.remarks == ""
 
 
-def test_a_vendor_is_disturbed_beyond_a_limit_alone() -> None:
+def test_a_vendor_is_disturbed_beyond_limits_alone() -> None:
+    def found(us: float | None = 150.0) -> tuple[dict[str, Timing], None, int]:
+        return {"torch": beside, "with/a": Timing("wall", "", "cold", device_us=us)}, None, 0
+
     beside = Timing("wall", "", "cold", device_us=150.0, device_us_low=90.0)
-    found = {"torch": beside}, None
     limit = 150.0 / DISTURBED_RATIO["cpu"]
-    assert disturbance(found, "torch", limit, "cpu") == ""
-    assert disturbance(found, "torch", 90.0, "cpu") == "", "the intervals overlap"
-    assert disturbance(found, "torch", 89.0, "cpu").startswith("torch takes 150 us beside it, and 89 us")
-    untimed = {"torch": replace(beside, device_us=None, device_us_low=None, error="no kernel")}, None
-    assert disturbance(untimed, "torch", 1.0, "cpu") == "torch has no time beside it: no kernel"
-    assert disturbance(found, "", 0.0, "cpu") == ""
+    assert disturbance(found(), "with/a", "torch", limit, "cpu") == ""
+    assert disturbance(found(), "with/a", "torch", 90.0, "cpu") == "", "the intervals overlap"
+    disturbed = "torch takes 150 us beside it, and 89 us"
+    assert disturbance(found(), "with/a", "torch", 89.0, "cpu").startswith(disturbed)
+    assert disturbance(found(1200.0), "with/a", "torch", 89.0, "cpu").startswith(disturbed), "0.074 becomes 0.125"
+    assert disturbance(found(1250.0), "with/a", "torch", 89.0, "cpu") == "", "0.071 becomes 0.12"
+    assert disturbance(found(None), "with/a", "torch", 89.0, "cpu").startswith(disturbed)
+    beside = replace(beside, device_us=None, device_us_low=None, error="no kernel")
+    assert disturbance(found(), "with/a", "torch", 1.0, "cpu") == "torch has no time beside it: no kernel"
+    assert disturbance(found(), "with/a", "", 0.0, "cpu") == ""
 
 
 def test_the_end_of_an_external_process_is_attributed_to_its_file(session: Session, tmp_path: Path) -> None:
