@@ -54,10 +54,10 @@ def test_the_workflow_and_the_slurm_script_run_every_night(tmp_path: Path) -> No
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "5"}
     done = subprocess.run(["bash", EXAMPLES / "nightly.sbatch"], env=environment, check=False)
     assert done.returncode == 3
-    submitted, compared, told = (tmp_path / "calls").read_text().splitlines()
+    submitted, compared, updated = (tmp_path / "calls").read_text().splitlines()
     assert submitted.startswith("sbatch --begin=tomorrow 01:30 ")
     assert compared == "python -m suite nightly --site site"
-    assert told.startswith("scontrol update JobId=5 ")
+    assert updated.startswith("scontrol update JobId=5 ")
 
 
 PYTHON = """#!/bin/bash

@@ -103,8 +103,8 @@ class Judge:
                 return result.reason
         for dtype, precision in dict.fromkeys((case.dtype, case.precision) for case in cases):
             if (dtype, precision) not in self.telling:
-                told = op.telling_cases(dtype, precision, device_type=self.device.type)
-                self.telling[dtype, precision] = Problems(told, lambda each: Problem(each, 0, self.device))
+                cases = op.telling_cases(dtype, precision, device_type=self.device.type)
+                self.telling[dtype, precision] = Problems(cases, lambda each: Problem(each, 0, self.device))
             try:
                 with limited() as restart:
                     found = probe(lambda case, f=function: f, adapter, self.telling[dtype, precision], on_case=restart)
@@ -148,8 +148,8 @@ class Score:
 
     @property
     def share(self) -> float:
-        told = self.caught + len(self.survivors)
-        return self.caught / told if told else 1.0
+        judged = self.caught + len(self.survivors)
+        return self.caught / judged if judged else 1.0
 
 
 def complaints(

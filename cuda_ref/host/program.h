@@ -13,9 +13,9 @@ constexpr int ENDLESS_S = 10;  // seconds of the processor without a switch to a
 
 static struct Untold {
     CUDA_HOST_UNCHECKED ~Untold() {
-        if (untold[0] == 0) return;
+        if (unreported[0] == 0) return;
         fflush(stdout);
-        fprintf(stderr, "an error that the program did not ask for, by cudaGetLastError: %s\n", untold);
+        fprintf(stderr, "an error that the program did not ask for, by cudaGetLastError: %s\n", unreported);
         _exit(1);
     }
 } at_the_end;

@@ -63,7 +63,7 @@ constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MUL
 static cudaError_t last_error = cudaSuccess;
 static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
-static char untold[512];  // description of the first failure that nobody has asked for; empty if there is none
+static char unreported[512];  // description of the first failure that nobody has asked for; empty if there is none
 static bool has_declined = false;
 static cudaError_t failed = cudaSuccess;  // the error of a kernel, until cudaGetLastError returns it
 
@@ -78,7 +78,7 @@ static inline cudaError_t set_error(cudaError_t error) {
 template <typename... Arguments>
 static cudaError_t set_error(cudaError_t error, const char* format, Arguments... arguments) {
     snprintf(detail, sizeof detail, format, arguments...);
-    if (untold[0] == 0) memcpy(untold, detail, sizeof untold);
+    if (unreported[0] == 0) memcpy(unreported, detail, sizeof unreported);
     last_error = detail_of = error;
     return error;
 }
@@ -135,7 +135,7 @@ extern "C" inline __attribute__((used)) const char* cudaGetErrorName(cudaError_t
 
 extern "C" inline __attribute__((used)) const char* cudaGetErrorString(cudaError_t error) {
     if (error == cudaErrorNotSupported) cuda_host::has_declined = false;  // told; the next call begins anew
-    if (error != cudaSuccess) cuda_host::untold[0] = 0;
+    if (error != cudaSuccess) cuda_host::unreported[0] = 0;
     if (error != cudaSuccess && error == cuda_host::detail_of) return cuda_host::detail;
     switch (static_cast<int>(error)) {
 #define CUDA_HOST_CASE(name, code, text) \
@@ -151,7 +151,7 @@ static inline cudaError_t cudaPeekAtLastError() {
 }
 static inline cudaError_t cudaGetLastError() {
     const cudaError_t error = cudaPeekAtLastError();
-    cuda_host::untold[0] = 0;
+    cuda_host::unreported[0] = 0;
     cuda_host::last_error = cuda_host::failed = cudaSuccess;
     return error;
 }

@@ -137,7 +137,7 @@ def _declaration(name: str, attribute: str, default: Any) -> Any:
 
     Parsing a file takes 4 ms: only those are parsed that assign to the name twice, or over several lines.
     """
-    found = re.findall(rf"^[ \t]+{attribute}\b[^=\n]*=(?!=)[ \t]*(.*)", _text(name), re.MULTILINE)
+    found = re.findall(rf"^ {{4}}{attribute}\b[^=\n]*=(?!=)[ \t]*(.*)", _text(name), re.MULTILINE)
     if not found:
         return default
     if len(found) == 1:

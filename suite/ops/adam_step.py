@@ -134,7 +134,9 @@ class AdamStep(Operation):
     )
     sweep = tuple((2**k,) for k in range(12, 29, 4))
     ragged = ((1,), (1031,), (4097,))
-    untold = ("infinity@2",)  # with an infinite m, m + (1 - beta1)(g - m) is NaN and beta1 m + (1 - beta1) g infinite
+    telling_left_out = (
+        "infinity@2",
+    )  # with an infinite m, m + (1 - beta1)(g - m) is NaN and beta1 m + (1 - beta1) g infinite
     families: ClassVar = with_moments(
         {
             "normal": Family("random normal numbers, moments of their size; the operation's default sizes", moments()),

@@ -79,7 +79,7 @@ class AddRmsNorm(Operation):
     outputs = ("y", "r")
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (TellingCase("longest_row", (1, 65_793), first=False),)
-    untold = ("subnormal@", "infinity_odd", "infinity@0", "infinity@1")  # infinities: see rms_norm
+    telling_left_out = ("subnormal@", "infinity_odd", "infinity@0", "infinity@1")  # infinities: see rms_norm
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

@@ -156,7 +156,7 @@ class Attention(Operation):
         TellingCase("67_features", (1, 2, 1, 31, 33, 67), first=False),
         TellingCase("259_features", (1, 2, 1, 5, 7, 259), first=False),
     )
-    untold: tuple[str, ...] = (*BLIND, "nan_causal", "infinity", "subnormal", "subnormal@", "window_nan")
+    telling_left_out: tuple[str, ...] = (*BLIND, "nan_causal", "infinity", "subnormal", "subnormal@", "window_nan")
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 2, 1, 40, 8200, 64)),
         TellingCase("many_queries", (1, 1, 1, 4104, 40, 64)),

@@ -170,7 +170,7 @@ class BlockScaledMatmul(Operation):
         TellingCase("many_columns", (9, 70_001, 136)),
     )
     # Infinite scales times sums of either sign, and scales below the normal range, depend on the order of products.
-    untold: tuple[str, ...] = ("infinity@", "subnormal@1", "subnormal@3")
+    telling_left_out: tuple[str, ...] = ("infinity@", "subnormal@1", "subnormal@3")
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1), (1, 129, 257), (65, 1, 127), (7, 300, 129), (64, 128, 128), (129, 257, 40),
     )  # fmt: skip

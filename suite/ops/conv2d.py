@@ -89,7 +89,7 @@ class Conv2d(Operation):
         TellingCase("R=1024", (1, 1030, 1, 1, 1, 1024, 1, 1, 0), first=False),
         TellingCase("S=1024", (1, 1, 1030, 1, 1, 1, 1024, 1, 0), first=False),
     )
-    untold = ("nan@1", "infinity@1")
+    telling_left_out = ("nan@1", "infinity@1")
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
         "N": (1, 3),
         "H": (1, 7, 12, 33),

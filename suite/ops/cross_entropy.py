@@ -164,7 +164,7 @@ class CrossEntropy(Operation):
     sweep: ClassVar[tuple[Shape, ...]] = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling: ClassVar[tuple[TellingCase, ...]] = (TellingCase("longest_row", (1, 65_793), first=False),)
     # At an infinite logit a logsumexp is infinite and a softmax NaN. The targets are integers.
-    untold: tuple[str, ...] = ("nan@1", "infinity@0", "infinity@1", "subnormal@1", "subnormal@0")
+    telling_left_out: tuple[str, ...] = ("nan@1", "infinity@0", "infinity@1", "subnormal@1", "subnormal@0")
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

@@ -69,7 +69,7 @@ class GroupedBlockScaledMatmul(BlockScaledMatmul):
     )
     # XLA multiplies the rows of other experts by 0: a NaN in the weights of one reaches all rows. Sizes are integers.
     # Infinite scales, and those below the normal range, depend on the order of products.
-    untold = ("nan", UNUSED_NAN, "nan@2", "nan@4", "infinity@", "subnormal@1", "subnormal@3", "subnormal@4")
+    telling_left_out = ("nan", UNUSED_NAN, "nan@2", "nan@4", "infinity@", "subnormal@1", "subnormal@3", "subnormal@4")
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1), (1, 3, 129, 257), (65, 2, 127, 1), (129, 2, 257, 129), (64, 4, 128, 128),
     )  # fmt: skip

@@ -79,7 +79,7 @@ class GroupedMatmul(Operation):
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/repeated0"),
     )
     # XLA multiplies the rows of other experts by 0: a NaN in the weights of one reaches all rows. Sizes are integers.
-    untold: tuple[str, ...] = (
+    telling_left_out: tuple[str, ...] = (
         "nan", "infinity", UNUSED_NAN, "subnormal@", *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (1, 2)),
     )  # fmt: skip
     large: ClassVar[tuple[TellingCase, ...]] = (

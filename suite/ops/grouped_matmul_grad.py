@@ -49,7 +49,7 @@ class GroupedMatmulGrad(GroupedMatmul):
         TellingCase("rows_of_many_experts", (300, 259, 16, 8), first=False),
         TellingCase("equal_sizes", (60, 5, 16, 8), inputs="dense/dense/repeated0"),
     )
-    untold: tuple[str, ...] = ("subnormal@", "nan@2", "infinity@2")  # the sizes are integers
+    telling_left_out: tuple[str, ...] = ("subnormal@", "nan@2", "infinity@2")  # the sizes are integers
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16_392, 2, 40, 72)),
         TellingCase("many_rows", (70_001, 3, 8, 9), options={"sizes": "skewed"}),

@@ -173,7 +173,7 @@ class Int4Matmul(Operation):
     )
     # Codes have no special numbers. Infinite and subnormal scales depend on whether weights are rounded. An infinite x
     # depends on whether zero points are subtracted from the codes or from the sums.
-    untold = ("nan@1", "infinity@", "subnormal@")
+    telling_left_out = ("nan@1", "infinity@", "subnormal@")
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1), (1, 129, 257), (65, 1, 127), (7, 300, 129), (16, 128, 256), (64, 64, 128), (129, 257, 40),
     )  # fmt: skip

@@ -44,7 +44,7 @@ class LayerNormGrad(RmsNormGrad):
     centered = True
     # With an infinite weight or dy the sums of a row are infinite, and their difference is NaN or not, by the order of
     # terms.
-    untold: tuple[str, ...] = ("subnormal@", "infinity@1", "infinity@2")
+    telling_left_out: tuple[str, ...] = ("subnormal@", "infinity@1", "infinity@2")
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*RmsNormGrad.ragged),

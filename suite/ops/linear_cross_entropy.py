@@ -145,7 +145,7 @@ class LinearCrossEntropy(Operation):
         TellingCase("many_columns", (8, 5_003, 16)),
         TellingCase("no_features", (3, 4, 0)),
     )
-    untold = ("nan@2", "infinity@", "subnormal@")
+    telling_left_out = ("nan@2", "infinity@", "subnormal@")
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (40, 4104, 72)),
         TellingCase("many_columns", (9, 70_001, 8)),

@@ -189,7 +189,7 @@ class Lstm(Operation):
         TellingCase("nan_between_layers", (3, 5, 8, 24), "nan@6", {"layers": "3"}, first=False),
     )
     # Infinite weights times y of the layer below: its rounding may decide its sign, and so whether a sum is NaN.
-    untold: tuple[str, ...] = ("infinity@6",)
+    telling_left_out: tuple[str, ...] = ("infinity@6",)
     sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {
         "T": (1, 3),
         "B": (1, 3, 17, 33),

@@ -71,7 +71,7 @@ class MaxPool2dGrad(Pooling):
     group = "windows"
     name = "max_pool2d_grad"
     formula = "dx[n, h, w, c] = sum of dy[n, p, q, c] over the windows (p, q) whose first largest pixel is (h, w)"
-    untold = ("nan@0",)
+    telling_left_out = ("nan@0",)
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*Pooling.ragged[:3]),

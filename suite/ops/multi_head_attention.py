@@ -113,7 +113,7 @@ class MultiHeadAttention(Operation):
         TellingCase("whole_tiles", (1, 192, 64, 1), options={"causal": True}, first=False),
         TellingCase("E=1024", (1, 3, 1024, 16), first=False),
     )
-    untold = ("nan_causal",)
+    telling_left_out = ("nan_causal",)
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (1, 12, 2048, 16)),
         TellingCase("long", (1, 1032, 64, 1)),

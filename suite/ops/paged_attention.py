@@ -119,7 +119,7 @@ class PagedAttention(Operation):
         TellingCase("67_features", (3, 4, 2, 2, 33, 67, 16), first=False),
     )
     # In 16 bits torch gives 0 where all scores are minus infinity. The table and the lengths are integers.
-    untold: tuple[str, ...] = (
+    telling_left_out: tuple[str, ...] = (
         "subnormal@", "infinity@1",
         *(f"{kind}@{i}" for kind in ("nan", "infinity") for i in (3, 4)),
     )  # fmt: skip

@@ -63,7 +63,10 @@ class RingAttention(RankedOperation):
     dims = ("B", "H", "H_kv", "S", "D")
     options = (Option("causal", (False, True), "queries do not see later keys; zigzag shares", every=True),)
     sweep = tuple((1, 16, 16, s, 64) for s in (16, 64, 256, 1024, 4096))
-    untold = ("infinity@", "subnormal@")  # in 16 bits torch gives 0 where all scores are minus infinity; see attention
+    telling_left_out = (
+        "infinity@",
+        "subnormal@",
+    )  # in 16 bits torch gives 0 where all scores are minus infinity; see attention
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1, 1, 64), (1, 4, 2, 33, 64), (1, 1, 1, 130, 128), (1, 2, 1, 40, 256))
     families: ClassVar[Mapping[str, Family]] = {
         "normal": family.normal(),

@@ -145,7 +145,7 @@ class RmsNormGrad(Operation):
         TellingCase("many_rows", (5_003, 24)),
         TellingCase("longest_row", (1, 65_793), first=False),
     )
-    untold: tuple[str, ...] = ("subnormal@", "infinity@0")  # infinity@0: see rms_norm
+    telling_left_out: tuple[str, ...] = ("subnormal@", "infinity@0")  # infinity@0: see rms_norm
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

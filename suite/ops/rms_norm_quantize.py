@@ -39,7 +39,7 @@ class RmsNormQuantize(Quantize):
         ),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
-    untold: tuple[str, ...] = ("subnormal@",)
+    telling_left_out: tuple[str, ...] = ("subnormal@",)
     weights = (1,)
     families: ClassVar = {
         "normal": family.normal(),

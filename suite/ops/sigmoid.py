@@ -80,7 +80,7 @@ class Sigmoid(Operation):
     is_square = True
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     telling = (TellingCase("tail", (65_793,)),)
-    untold = ("subnormal", "subnormal@")
+    telling_left_out = ("subnormal", "subnormal@")
     large = (TellingCase("large", (2**21 + 5,), "range"),)
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {

@@ -87,7 +87,7 @@ class SiluMul(Operation):
         Option("activation", ("silu", "gelu_tanh"), "silu(a), or the tanh approximation of gelu(a)"),
     )
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
-    untold: tuple[str, ...] = ("subnormal@",)
+    telling_left_out: tuple[str, ...] = ("subnormal@",)
     large: ClassVar[tuple[TellingCase, ...]] = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

@@ -35,7 +35,7 @@ class SiluMulQuantize(Quantize):
         ),
         Option("to", ("float8_e4m3fn", "int8"), "type of the codes"),
     )
-    untold: tuple[str, ...] = ("subnormal@",)
+    telling_left_out: tuple[str, ...] = ("subnormal@",)
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*Quantize.ragged),

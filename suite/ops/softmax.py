@@ -105,7 +105,7 @@ class Softmax(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (TellingCase("longest_row", (1, 65_793), first=False),)
-    untold = ("infinity@0",)  # at plus infinity exp(x - max) is NaN everywhere, exp(x - logsumexp) only there
+    telling_left_out = ("infinity@0",)  # at plus infinity exp(x - max) is NaN everywhere, exp(x - logsumexp) only there
     large = (
         TellingCase("large", (16, 131_072)),
         TellingCase("many_rows", (70_001, 3)),

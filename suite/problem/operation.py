@@ -59,7 +59,7 @@ class Operation(ABC):
     telling: ClassVar[tuple[TellingCase, ...]] = ()
     """Telling cases beside those that are built from the declarations (`suite/problem/telling_set.py`). Every
     implementation must pass them in a plain run."""
-    untold: tuple[str, ...] = ()
+    telling_left_out: tuple[str, ...] = ()
     """Names of telling cases, or of their families, that are left out because libraries get them wrong. `subnormal@`
     stands for subnormal numbers in any one operand."""
     weights: ClassVar[tuple[int, ...]] = ()

@@ -66,8 +66,8 @@ def all_telling_cases(op: Declared) -> tuple[TellingCase, ...]:
     large = telling_sizes.large_results(op, [each.shape for each in others])
     axes = (*telling_sizes.long_axes(op, others), *telling_sizes.squares(op, others))
     found = (*cheap, *large, *axes, *rows, *telling_inputs.far(op))
-    told = (each for each in found if not _names(each) & set(op.untold))
-    return tuple(sorted(told, key=lambda each: not each.first))
+    kept = (each for each in found if not _names(each) & set(op.telling_left_out))
+    return tuple(sorted(kept, key=lambda each: not each.first))
 
 
 def _names(case: TellingCase) -> set[str]:

@@ -142,10 +142,10 @@ def long_axes(op: Declared, others: Sequence[TellingCase]) -> Iterator[TellingCa
     least = op.shape_of_sizes(small)
     long = [{name: (TILE + 1) << power} for name in op.covered_sizes() for power in range(8)]
     shapes = [op.shape_of_sizes({**small, **each}) for each in long]
-    told = [each for each in others if all(map(ge, each.shape, least))]
+    ordinary = [each for each in others if all(map(ge, each.shape, least))]
     for chosen in choices(op):
         costs = {shape: found for shape in shapes if (found := cost_of(op, shape, chosen, FEW)) is not None}
-        alike = [each for each in told if chosen.items() <= each.options.items()]
+        alike = [each for each in ordinary if chosen.items() <= each.options.items()]
         known = {axis for each in alike for axis in _axes_beyond_a_tile(op, each.shape, each.options)}
         for shape in sorted(costs, key=costs.__getitem__):
             beyond = _axes_beyond_a_tile(op, shape, chosen)

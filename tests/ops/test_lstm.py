@@ -117,9 +117,9 @@ def test_saturated_gates_tell_the_type_of_gates_and_of_c(rounded: dict[str, bool
 
 
 def test_saturated_gates_are_told_in_float32_and_at_odd_sizes() -> None:
-    told = {dtype: OP.telling_cases(dtype, "ieee").keys() for dtype in DTYPES}
-    assert all("saturated_odd" in each for each in told.values())
-    assert {dtype for dtype, names in told.items() if "saturated" in names} == {"float32"}
+    cases = {dtype: OP.telling_cases(dtype, "ieee").keys() for dtype in DTYPES}
+    assert all("saturated_odd" in each for each in cases.values())
+    assert {dtype for dtype, names in cases.items() if "saturated" in names} == {"float32"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -38,10 +38,14 @@ def test_every_operation_has_small_cases_with_names_of_their_own(name: str) -> N
 @pytest.mark.parametrize("name", ops.names())
 def test_every_operand_has_special_numbers_and_far_offsets_and_every_result_many_elements(name: str) -> None:
     op = ops.get(name)
-    told = {each.inputs for each in op.all_telling}
-    untold = {special for special in specials.names(9) if {special, f"{specials.kind_of(special)}@"} & set(op.untold)}
+    present = {each.inputs for each in op.all_telling}
+    left_out = {
+        special
+        for special in specials.names(9)
+        if {special, f"{specials.kind_of(special)}@"} & set(op.telling_left_out)
+    }
     operands = len(op.operands(op.case(op.usual_shape)))
-    assert set(specials.names(operands)) <= told | untold
+    assert set(specials.names(operands)) <= present | left_out
     placed = [each.inputs.split("+")[-1].split("/") for each in op.all_telling]
     assert all(any("stepped" in each[position : position + 1] for each in placed) for position in range(operands))
     shapes = [op.output_shapes(op.case(each.shape, **each.options)) for each in op.all_telling]
@@ -60,8 +64,8 @@ def test_operands_of_an_option_have_cases_of_their_own(
 ) -> None:
     alike = [each.inputs for each in ops.get(name).all_telling if options.items() <= each.options.items()]
     words = [each.split("/") for each in alike]
-    told = {each[position] for each in words if len(each) > position} | {each[0] for each in words if len(each) == 1}
-    assert inputs <= told
+    present = {each[position] for each in words if len(each) > position} | {each[0] for each in words if len(each) == 1}
+    assert inputs <= present
 
 
 @pytest.mark.parametrize("name", ops.names())
@@ -143,7 +147,9 @@ def test_axes_are_longer_than_a_tile_with_each_value_of_an_option(
 @pytest.mark.parametrize("name", ["softmax", "sum", "matmul", "attention", "quantize", "cross_entropy"])
 def test_numbers_of_a_family_are_also_at_odd_sizes(name: str) -> None:
     op = ops.get(name)
-    families = set(op.families) & {"below", "largest", "cancellation", "large_logits", "shifted"} - set(op.untold)
+    families = set(op.families) & {"below", "largest", "cancellation", "large_logits", "shifted"} - set(
+        op.telling_left_out
+    )
     odd = {each.inputs for each in op.all_telling if each.shape == op.usual_shape}
     assert families
     assert odd >= families
@@ -199,7 +205,7 @@ def test_some_case_has_more_rows_than_axis_y_of_a_grid_has_blocks(name: str) -> 
 
 @pytest.mark.parametrize("name", ops.alone())
 def test_every_argument_has_two_values_or_is_left_out(name: str) -> None:
-    """A kernel that ignores an argument with one value is never told."""
+    """A kernel that ignores an argument with one value is never present."""
     op = ops.get(name)
     cases = [op.case(each.shape, inputs=each.inputs, **each.options) for each in op.all_telling]
     given = [op.arguments(case) for case in (*op.default_cases("cpu"), *cases)]

@@ -115,9 +115,9 @@ def test_telling_cases_are_rows_where_they_are_asked_for_and_part_of_all() -> No
     op = ops.get("matmul")
     found = cases("matmul", inputs=("telling",))
     arithmetics = (("float32", "ieee"), ("float32", "tf32"), ("float16", "ieee"), ("bfloat16", "ieee"))
-    told = [[*op.telling_cases(*each).values()] for each in arithmetics]
-    assert found[: len(told[0])] == told[0]
-    assert len(found) == sum(map(len, told)) > 3 * len(op.all_telling)
+    telling = [[*op.telling_cases(*each).values()] for each in arithmetics]
+    assert found[: len(telling[0])] == telling[0]
+    assert len(found) == sum(map(len, telling)) > 3 * len(op.all_telling)
     assert set(found) <= set(cases("matmul", inputs=("all",)))
     float8 = cases("matmul", inputs=("telling",), dtypes=FLOAT8)
     assert {case.precision for case in float8} == {"promoted", "fast"}
