@@ -107,9 +107,10 @@ def _common(a: str, b: str, is_number: bool, division: bool) -> str | None:
     return str(found.name) if found.name in NUMPY else None
 
 
+@lru_cache(1024, typed=True)
 def _kind_of(number: float) -> str | None:
     try:
-        return str(interpreter_semantic.to_tensor_type(number).name)
+        return str(interpreter_semantic.to_tensor(number).dtype.name)
     except ValueError:
         return None
 
@@ -361,6 +362,7 @@ OF_TENSOR: dict[str, Version] = {
     "__neg__": _negative,
     "__invert__": _inverse,
     "__getitem__": _element,
+    "__index__": lambda number: int(number.handle.data.item()),  # that of Triton 3.6 fails with NumPy 2.4
     "to": _to,
 }  # fmt: skip
 OF_LANGUAGE: dict[str, Version] = {
