@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from external_files import CASE, CPU, RIGHT, external, write
 from tries import passes_once
 
 from suite.core.phases import Phase
-from suite.external.disturbance import DISTURBED_RATIO, disturbance
+from suite.external.disturbance import DISTURBED_RATIO, FileTiming, disturbance, time_file
 from suite.external.process import MAX_HANDOFF_NS, ExternalProcess
 from suite.implementations.identity import ExternalReference
 from suite.processes import tree
@@ -289,6 +290,23 @@ def test_a_vendor_is_disturbed_beyond_limits_alone() -> None:
     beside = replace(beside, device_us=None, device_us_low=None, error="no kernel")
     assert disturbance(found(), "with/a", "torch", 1.0, "cpu") == "torch has no time beside it: no kernel"
     assert disturbance(found(), "with/a", "", 0.0, "cpu") == ""
+
+
+@pytest.mark.parametrize(("vendor_us", "disturbs"), [((300, 300, 100), False), ((300, 300, 300), True)])
+def test_a_file_is_said_to_disturb_if_three_measurements_show_it(vendor_us: tuple[float, ...], disturbs: bool) -> None:
+    beside, dropped = iter(vendor_us), list[object]()
+
+    def timed(*request: object) -> tuple[dict[str, Timing], None, int]:
+        times = {"with/a": 100.0, "torch": next(beside)}
+        return {name: Timing("wall", "", "cold", device_us=us) for name, us in times.items()}, None, 0
+
+    pool: Any = SimpleNamespace(device=CPU, drop=dropped.append, time=timed)
+    request: Any = SimpleNamespace(implementation=SimpleNamespace(name="with/a"), vendor="torch", vendor_us=100.0)
+    unused: Any = None
+    found = time_file(pool, request, unused, unused, lambda: 101.0)
+    assert isinstance(found, FileTiming)
+    assert bool(found.disturbance) == disturbs
+    assert len(dropped) == 2
 
 
 def test_the_end_of_an_external_process_is_attributed_to_its_file(session: Session, tmp_path: Path) -> None:
