@@ -30,7 +30,7 @@ def with_package(source: str) -> str:
     if not MENTIONED.search(source):
         return source
     lines = source.encode().split(b"\n")
-    for node in _statements(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import) and any(each.name.split(".")[0] in FOLDERS for each in node.names):
             raise ValueError(f"line {node.lineno}: write `from {node.names[0].name.split('.')[0]} import ...`")
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in FOLDERS:
@@ -41,8 +41,8 @@ def with_package(source: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every statement of a file. Imports are statements, and expressions, most of a tree, hold none."""
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement of a file, also inside others. Expressions, which are most of a tree, hold none."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()

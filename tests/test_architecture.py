@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import setup_script
 
 from suite import frameworks, ops
 from suite.core.paths import ROOT
@@ -53,7 +54,7 @@ def read(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text, filename=str(path))
     found, functions = list[tuple[str, int]](), list[tuple[str, int, int]]()
-    for node in statements(tree):
+    for node in setup_script.load().statements(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += imports_of(node, path)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -61,16 +62,6 @@ def read(path: Path) -> Source:
             functions.append((node.name, node.lineno, length))
     at_the_top = frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
     return Source(len(text.splitlines()), tuple(found), tuple(functions), at_the_top)
-
-
-def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every statement of a file, also inside others. Expressions, which are most of a tree, hold none."""
-    left: list[ast.AST] = [tree]
-    while left:
-        node = left.pop()
-        yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            left += getattr(node, name, ())
 
 
 def imports_of(node: ast.Import | ast.ImportFrom, path: Path) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import setup_script
 
 from kernel_suite import _checkout
 from suite import frameworks
@@ -33,12 +33,7 @@ assert not [name for name in sys.modules if name.startswith("kernel_suite.") and
 
 @pytest.fixture(scope="module")
 def setup() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernel_suite_setup", ROOT / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return setup_script.load()
 
 
 @pytest.fixture

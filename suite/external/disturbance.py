@@ -21,7 +21,6 @@ users' files. A file with a larger ratio disturbs the implementation, unless the
 LEAST_CHANGE = 0.05
 """A change of the file's `vs_best` that counts. Beside a file that takes ten times as long, the vendor's implementation
 follows idle time and colder caches, and takes somewhat longer for that alone."""
-
 REPEATS = 2
 """Further measurements before a file is said to disturb: other programs may have disturbed the first ones."""
 
