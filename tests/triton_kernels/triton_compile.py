@@ -318,10 +318,7 @@ class CompilingDriver:
         self.first_only = False
         self.tuned = 0
         target = GPUTarget("cuda", arch, 32)
-        self.answers: dict[str, Callable[..., Any]] = {
-            "get_current_target": lambda: target,
-            "get_benchmarker": lambda: self.benchmark,
-        }
+        self.answers: dict[str, Callable[..., Any]] = {"get_current_target": lambda: target}
 
     @property
     def utils(self) -> CompilingDriver:
@@ -355,13 +352,14 @@ def pretend_gpu(arch: int) -> CompilingDriver:
     """Makes torch and Triton take GpuTensor for a tensor of a GPU of compute capability `arch`."""
     import triton
 
+    from triton_kernels._runtime import autotuner as _autotuner
     from triton_kernels._runtime import launch as _launch
-    from triton_kernels._runtime.autotuner import Autotuner
 
     # A choice that an earlier run has kept would leave one configuration to compile.
-    Autotuner._kept = lambda self, key, configs: None  # type: ignore[method-assign]
-    Autotuner._keep = lambda self, key, configs: None  # type: ignore[method-assign]
+    _autotuner.Autotuner._kept = lambda self, key, configs: None  # type: ignore[method-assign]
+    _autotuner.Autotuner._keep = lambda self, key, configs: None  # type: ignore[method-assign]
     driver = CompilingDriver(arch)
+    _autotuner.do_bench = driver.benchmark
     triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
     _launch.make_context_current = lambda index: None
     torch.cuda.current_device = lambda: 0

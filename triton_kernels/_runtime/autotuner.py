@@ -25,6 +25,7 @@ from triton.runtime.autotuner import Autotuner as TritonAutotuner
 from triton.runtime.cache import get_cache_manager
 
 from triton_kernels._runtime import tuned as _tuned
+from triton_kernels._runtime.bench import do_bench
 from triton_kernels._runtime.tuned import Entry, Scalar
 
 Key = tuple[Any, ...]
@@ -61,7 +62,10 @@ class Autotuner(TritonAutotuner):
         short_list: Callable[..., list[triton.Config]] | None = None,
     ) -> None:
         prune = {"early_config_prune": short_list} if short_list is not None else None
-        super().__init__(kernel, kernel.arg_names, configs, key, None, None, prune_configs_by=prune, cache_results=True)
+        super().__init__(
+            kernel, kernel.arg_names, configs, key, None, None,
+            prune_configs_by=prune, do_bench=do_bench, cache_results=True,
+        )  # fmt: skip
         self.name = kernel_name(self)
         self.remembers = True
         """True if tuned configurations and kept choices are used, and choices kept."""

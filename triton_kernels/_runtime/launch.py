@@ -16,12 +16,14 @@ from torch import Tensor
 from triton.runtime.autotuner import Autotuner
 
 from triton_kernels._runtime import kept as _kept
+from triton_kernels._runtime import keys as _keys
 from triton_kernels._runtime.interpreter import INTERPRET
 from triton_kernels._runtime.repeat import repeatable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LAUNCHING = threading.RLock()
 """Lock held during a launch, because Triton's autotuner keeps the arguments of the launch in its attributes."""
+_keys.make_independent_of_order()
 _thread = threading.local()  # devices: indices of the GPUs whose context has been current in this thread
 
 
