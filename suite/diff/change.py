@@ -36,11 +36,14 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A row that is in both runs. `incomparable` is the reason why its two times cannot be compared, or empty."""
+    """A row that is in both runs."""
 
     base: Row
     new: Row
     incomparable: str = ""
+    """Why the two times cannot be compared, or empty."""
+    other_gpu: bool = False
+    """True if two GPUs are known to have run the two rows."""
 
     @property
     def sides(self) -> tuple[tuple[str, Row], tuple[str, Row]]:

@@ -55,7 +55,9 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
         if key in new.rows:
             then, now = base.device_of(row), new.device_of(new.rows[key])
             incomparable = f"on {then} in BASE, on {now} in NEW" if then and now and then != now else ""
-            cases.setdefault((*row.case_key, key[-1]), []).append(Pair(row, new.rows[key], incomparable))
+            gpus = base.gpu_of(row), new.gpu_of(new.rows[key])
+            pair = Pair(row, new.rows[key], incomparable, all(gpus) and gpus[0] != gpus[1])
+            cases.setdefault((*row.case_key, key[-1]), []).append(pair)
     if not cases:
         raise UsageError(f"cannot be compared: {base.path} and {new.path} have no row in common")
     every = [pair for pairs in cases.values() for pair in pairs]
@@ -126,6 +128,8 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
             else:
                 ratio, wide, evidence = relative, relative_wide, Evidence.RANKED
         verdict, why = _verdict(pair, ratio, wide, rule.threshold)
+        if pair.other_gpu and verdict is not Verdict.SAME:
+            notes = ["on another GPU of this model", *notes]
         if kernels := other_kernels(pair):
             notes = [kernels, *notes]
             if verdict in (Verdict.FASTER, Verdict.SLOWER) and is_vendors_choice(pair):

@@ -38,6 +38,12 @@ class Side:
         host = self.environment.get("host")
         return str(host.get("name")) if isinstance(host, dict) else None
 
+    def gpu_of(self, row: Row) -> str:
+        """The UUID of the GPU that ran `row`; empty on a CPU, or if it is not known."""
+        if row.gpu or row.device == "cpu" or self.environment is None:
+            return row.gpu
+        return str(self.environment["device"].get("uuid") or "")
+
 
 def row_key(row: Row) -> Key:
     """The values that identify a row in both runs. GPUs of the same name count as one device, whatever their index."""

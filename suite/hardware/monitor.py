@@ -159,6 +159,7 @@ def _facts(index: int, handle: Any) -> dict[str, Any]:
     return {
         "index": index,
         "name": _name(handle),
+        "uuid": _text(_ask(lib.nvmlDeviceGetUUID, handle)),
         "compute_capability": list(capability) if capability else None,
         "memory_total_bytes": memory.total if memory else None,
         "memory_free_bytes": memory.free if memory else None,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.diff.judge import judge
-from tests.diff.rows import as_side, judged, ranked
+from tests.diff.rows import H200, as_side, judged, ranked, row
 
 
 def test_drift_that_all_rows_share_is_not_a_change() -> None:
@@ -105,6 +105,15 @@ def test_a_row_without_a_sound_number_is_no_control(values: dict[str, Any]) -> N
     base = ranked({"torch": 100.0, "jax": 101.0, "triton": 110.0})
     new = [replace(base[0], **values), *base[1:]]
     assert judged(base, new)["triton"].control == judged(new, base)["triton"].control == "jax"
+
+
+def test_a_changed_row_says_that_another_gpu_ran_it() -> None:
+    one = {**H200, "device": {**H200["device"], "uuid": "GPU-1"}}
+    base = as_side([row(), row("jax")], one)
+    for gpu, noted in (("", False), ("GPU-1", False), ("GPU-2", True)):
+        changes = judge(base, as_side([row(us=150.0, gpu=gpu), row("jax", gpu=gpu)], H200)).changes
+        found = {change.new.implementation: "on another GPU of this model" in change.notes for change in changes}
+        assert found == {"triton": noted, "jax": False}
 
 
 @pytest.mark.parametrize("apart", [{"case": "M=1,N=1,K=1"}, {"dtype": "float16"}, {"device": "cpu"}])
