@@ -3,8 +3,8 @@
 // It sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time. These multiply-adds cost
 // no more than the additions of matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
 //
-// The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns. They are
-// loaded from the caches while the group before is multiplied.
+// The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns: see
+// QuadScales. A warpgroup gets its scales, and waits for the next stage, while its products are computed.
 //
 // Precision: products are exact; the tensor cores keep 14 bits of a group's sum; all else is float32.
 #pragma once
@@ -29,32 +29,48 @@ __device__ __forceinline__ void start_products(float (&sums)[GROUP / 2], uint64_
     wgmma_commit_group();
 }
 
+// The descriptors of a consumer's operands in the current stage.
+template <typename C>
+struct StageDescriptors {
+    uint64_t a, b;
+
+    __device__ __forceinline__ StageDescriptors(uint32_t shared, int consumer, int stage) {
+        const uint64_t offset = stage * (C::STAGE_BYTES >> 4);
+        a = wgmma_descriptor(shared + consumer * BOX_BYTES, 0) + offset;
+        b = wgmma_descriptor(shared + C::A_BYTES, 0) + offset;
+    }
+};
+
 // `multiply_scaled` for tiles of 128 columns: registers hold the sums of two groups, so the next group is multiplied while
 // those of one are added.
 template <typename C>
 __device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint32_t shared, int consumer, int first,
-                                                  int count, const TileScales<1>& scales,
+                                                  int count, const TileScales<1>& tile_scales,
                                                   ConsumerPipeline<C>& pipeline) {
-    float even[GROUP / 2] = {}, odd[GROUP / 2] = {}, scale[2] = {};  // scale: of the previous group
-    GroupScales<1> next = scales.load(first);
+    float even[GROUP / 2] = {}, odd[GROUP / 2] = {};
+    QuadScales<1> scales(tile_scales, first, count);
+    const auto add = [&](float(&sums)[GROUP / 2], int i) {
+        const float scale[] = {scales(i, 0, 0), scales(i, 1, 0)};
+        add_scaled(acc, sums, scale);
+    };
+    // Starts group i, and adds the one before. That of the first group is zero.
     const auto step = [&](float(&sums)[GROUP / 2], float(&previous)[GROUP / 2], int i) {
-        const GroupScales<1> current = next;
-        next = scales.load(first + min(i + 1, count - 1));
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
+        const StageDescriptors<C> stage(shared, consumer, pipeline.state.stage);
         pipeline.wait();
-        start_products(sums, wgmma_descriptor(tile + consumer * BOX_BYTES, 0), wgmma_descriptor(tile + C::A_BYTES, 0));
+        start_products(sums, stage.a, stage.b);
+        if (i > 0) scales.prepare(i - 1);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(previous);
         pipeline.release_previous();
         pipeline.advance();
-        add_scaled(acc, previous, scale);
-        scale[0] = current.rows[0] * current.blocks[0], scale[1] = current.rows[1] * current.blocks[0];
+        add(previous, i - 1);
     };
-    const auto finish = [&](float(&previous)[GROUP / 2]) {
+    const auto finish = [&](float(&sums)[GROUP / 2]) {
+        scales.prepare(count - 1);
         wgmma_wait_group<0>();
-        warpgroup_fence_operand(previous);
+        warpgroup_fence_operand(sums);
         pipeline.release_previous();
-        add_scaled(acc, previous, scale);
+        add(sums, count - 1);
     };
 #pragma unroll 1
     for (int i = 0; i + 1 < count; i += 2) {
@@ -73,30 +89,33 @@ __device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint3
 // acc += the scaled sums of `count` groups, from group `first` on.
 template <typename C>
 __device__ __forceinline__ void multiply_scaled(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int first,
-                                                int count, const TileScales<C::BLOCK_N / GROUP>& scales,
+                                                int count, const TileScales<C::BLOCK_N / GROUP>& tile_scales,
                                                 ConsumerPipeline<C>& pipeline) {
     static_assert(C::BLOCK_N % GROUP == 0 && ROW_BYTES == GROUP, "");
-    if constexpr (C::BLOCK_N == GROUP) return multiply_in_turns<C>(acc, shared, consumer, first, count, scales, pipeline);
+    if constexpr (C::BLOCK_N == GROUP) {
+        return multiply_in_turns<C>(acc, shared, consumer, first, count, tile_scales, pipeline);
+    }
+    constexpr int BLOCKS = C::BLOCK_N / GROUP;
     float sums[GROUP / 2] = {};
-    GroupScales<C::BLOCK_N / GROUP> next = scales.load(first);
+    QuadScales<BLOCKS> scales(tile_scales, first, count);
+    StageDescriptors<C> stage(shared, consumer, pipeline.state.stage);
+    pipeline.wait();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-        const GroupScales<C::BLOCK_N / GROUP> current = next;
-        next = scales.load(first + min(i + 1, count - 1));
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, 0);
-        pipeline.wait();
 #pragma unroll
-        for (int j = 0; j < C::BLOCK_N / GROUP; ++j) {
-            const uint64_t b = wgmma_descriptor(tile + C::A_BYTES + j * GROUP * ROW_BYTES, 0);
-            start_products(sums, a, b);
-            const float scale[] = {current.rows[0] * current.blocks[j], current.rows[1] * current.blocks[j]};
+        for (int j = 0; j < BLOCKS; ++j) {
+            start_products(sums, stage.a, stage.b + (j * GROUP * ROW_BYTES >> 4));
+            // Meanwhile: the scales, and after the last products of the stage the next stage.
+            if (j == 0) scales.prepare(i);
+            const float scale[] = {scales(i, 0, j), scales(i, 1, j)};
+            if (j + 1 == BLOCKS) {
+                pipeline.advance();
+                stage = StageDescriptors<C>(shared, consumer, pipeline.state.stage);
+                if (i + 1 < count) pipeline.wait();
+            }
             wgmma_wait_group<0>();
             warpgroup_fence_operand(sums);
-            if (j + 1 == C::BLOCK_N / GROUP) {
-                pipeline.advance();
-                pipeline.release_previous();
-            }
+            if (j + 1 == BLOCKS) pipeline.release_previous();
             add_scaled(acc + j * GROUP / 2, sums, scale);
         }
     }

@@ -19,24 +19,51 @@ struct GroupScales {
 // blocks beyond the matrices have those of the last one; their sums are not stored.
 template <int BLOCKS>
 struct TileScales {
-    const float *rows[2], *blocks[BLOCKS];
-    int64_t a_group, b_group;
+    const BlockScales& given;
+    uint32_t m, block, last_row, last_block;
 
     __device__ __forceinline__ TileScales(const BlockScales& given, int m, int block, int M, int N)
-        : a_group(given.a_group), b_group(given.b_group) {
-        const int last = (N - 1) / GROUP;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) rows[i] = given.a + int64_t(min(m + 8 * i, M - 1)) * given.a_row;
-#pragma unroll
-        for (int i = 0; i < BLOCKS; ++i) blocks[i] = given.b + int64_t(min(block + i, last)) * given.b_block;
-    }
+        : given(given), m(m), block(block), last_row(M - 1), last_block((N - 1) / GROUP) {}
 
-    __device__ __forceinline__ GroupScales<BLOCKS> load(int group) const {
+    __device__ __forceinline__ GroupScales<BLOCKS> load(uint32_t group) const {
         GroupScales<BLOCKS> found;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) found.rows[i] = __ldg(rows[i] + group * a_group);
+        for (uint32_t i = 0; i < 2; ++i) {
+            found.rows[i] = __ldg(given.a + (min(m + 8 * i, last_row) * given.a_row + group * given.a_group));
+        }
 #pragma unroll
-        for (int i = 0; i < BLOCKS; ++i) found.blocks[i] = __ldg(blocks[i] + group * b_group);
+        for (uint32_t i = 0; i < BLOCKS; ++i) {
+            found.blocks[i] = __ldg(given.b + (min(block + i, last_block) * given.b_block + group * given.b_group));
+        }
         return found;
+    }
+};
+
+// The scales of `count` successive groups from `first` on. The four threads of a quad need the same ones: each of them
+// loads every fourth group, four groups ahead, and passes the products of its scales to the others.
+template <int BLOCKS>
+struct QuadScales {
+    const TileScales<BLOCKS>& tile;
+    int group, last;  // the group of `next`, and the last group
+    GroupScales<BLOCKS> next;
+    float products[BLOCKS][2] = {};
+
+    __device__ __forceinline__ QuadScales(const TileScales<BLOCKS>& tile, int first, int count)
+        : tile(tile), group(first + int(threadIdx.x % 4)), last(first + count - 1), next(tile.load(min(group, last))) {}
+
+    // Called before the scales of group i are read.
+    __device__ __forceinline__ void prepare(int i) {
+        if (i % 4 != 0) return;
+#pragma unroll
+        for (int j = 0; j < BLOCKS; ++j) {
+            products[j][0] = next.rows[0] * next.blocks[j], products[j][1] = next.rows[1] * next.blocks[j];
+        }
+        group += 4;
+        next = tile.load(min(group, last));
+    }
+
+    // The scale of group i for a row, 0 or 1, and a block.
+    __device__ __forceinline__ float operator()(int i, int row, int block) const {
+        return __shfl_sync(0xffffffffu, products[block][row], i, 4);
     }
 };
