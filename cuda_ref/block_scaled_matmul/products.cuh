@@ -3,13 +3,13 @@
 // It sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time. These multiply-adds cost
 // no more than the additions of matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
 //
-// The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns. They are
-// loaded from the caches while the group before is multiplied.
+// The sums of a thread lie in two rows, so a group needs two products of scales for each 128 columns: see ScaleReader. A
+// warpgroup reads them, and waits for the next stage, while its products are computed.
 //
 // Precision: products are exact; the tensor cores keep 14 bits of a group's sum; all else is float32.
 #pragma once
 
-#include "block_scaled_matmul/scales.cuh"
+#include "block_scaled_matmul/scale_warps.cuh"
 #include "matmul/wgmma_products.cuh"
 
 // acc[0 ... 63] += the sums of a group of 128 columns, times the scales of their two rows.
@@ -29,40 +29,50 @@ __device__ __forceinline__ void start_products(float (&sums)[GROUP / 2], uint64_
     wgmma_commit_group();
 }
 
+// The descriptors of a consumer's operands in the current stage.
+template <typename C>
+struct StageDescriptors {
+    uint64_t a, b;
+
+    __device__ __forceinline__ StageDescriptors(uint32_t shared, int consumer, int stage) {
+        const uint64_t offset = stage * (C::STAGE_BYTES >> 4);
+        a = wgmma_descriptor(shared + consumer * BOX_BYTES, 0) + offset;
+        b = wgmma_descriptor(shared + C::A_BYTES, 0) + offset;
+    }
+};
+
 // `multiply_scaled` for tiles of 128 columns: registers hold the sums of two groups, so the next group is multiplied while
 // those of one are added.
 template <typename C>
-__device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint32_t shared, int consumer, int first,
-                                                  int count, const TileScales<1>& scales,
-                                                  ConsumerPipeline<C>& pipeline) {
-    float even[GROUP / 2] = {}, odd[GROUP / 2] = {}, scale[2] = {};  // scale: of the previous group
-    GroupScales<1> next = scales.load(first);
-    const auto step = [&](float(&sums)[GROUP / 2], float(&previous)[GROUP / 2], int i) {
-        const GroupScales<1> current = next;
-        next = scales.load(first + min(i + 1, count - 1));
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
+__device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint32_t shared, int consumer, int count,
+                                                  ScaleReader<C>& scales, ConsumerPipeline<C>& pipeline) {
+    float even[GROUP / 2] = {}, odd[GROUP / 2] = {}, scale[1][2] = {};  // scale: of the previous group
+    const auto step = [&](float(&sums)[GROUP / 2], float(&previous)[GROUP / 2]) {
+        const StageDescriptors<C> stage(shared, consumer, pipeline.state.stage);
+        float next[1][2];
         pipeline.wait();
-        start_products(sums, wgmma_descriptor(tile + consumer * BOX_BYTES, 0), wgmma_descriptor(tile + C::A_BYTES, 0));
+        start_products(sums, stage.a, stage.b);
+        scales.read(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(previous);
         pipeline.release_previous();
         pipeline.advance();
-        add_scaled(acc, previous, scale);
-        scale[0] = current.rows[0] * current.blocks[0], scale[1] = current.rows[1] * current.blocks[0];
+        add_scaled(acc, previous, scale[0]);
+        scale[0][0] = next[0][0], scale[0][1] = next[0][1];
     };
-    const auto finish = [&](float(&previous)[GROUP / 2]) {
+    const auto finish = [&](float(&sums)[GROUP / 2]) {
         wgmma_wait_group<0>();
-        warpgroup_fence_operand(previous);
+        warpgroup_fence_operand(sums);
         pipeline.release_previous();
-        add_scaled(acc, previous, scale);
+        add_scaled(acc, sums, scale[0]);
     };
 #pragma unroll 1
     for (int i = 0; i + 1 < count; i += 2) {
-        step(even, odd, i);
-        step(odd, even, i + 1);
+        step(even, odd);
+        step(odd, even);
     }
     if (count % 2) {  // a wait in each branch: after both, the compiler would make all products wait for each other
-        step(even, odd, count - 1);
+        step(even, odd);
         finish(even);
     } else {
         finish(odd);
@@ -70,34 +80,31 @@ __device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint3
     pipeline.previous = -1;
 }
 
-// acc += the scaled sums of `count` groups, from group `first` on.
+// acc += the scaled sums of the next `count` groups.
 template <typename C>
-__device__ __forceinline__ void multiply_scaled(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int first,
-                                                int count, const TileScales<C::BLOCK_N / GROUP>& scales,
-                                                ConsumerPipeline<C>& pipeline) {
-    static_assert(C::BLOCK_N % GROUP == 0 && ROW_BYTES == GROUP, "");
-    if constexpr (C::BLOCK_N == GROUP) return multiply_in_turns<C>(acc, shared, consumer, first, count, scales, pipeline);
-    float sums[GROUP / 2] = {};
-    GroupScales<C::BLOCK_N / GROUP> next = scales.load(first);
+__device__ __forceinline__ void multiply_scaled(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int count,
+                                                ScaleReader<C>& scales, ConsumerPipeline<C>& pipeline) {
+    static_assert(ROW_BYTES == GROUP, "");
+    if constexpr (C::BLOCKS == 1) return multiply_in_turns<C>(acc, shared, consumer, count, scales, pipeline);
+    float sums[GROUP / 2] = {}, scale[C::BLOCKS][2];
+    StageDescriptors<C> stage(shared, consumer, pipeline.state.stage);
+    pipeline.wait();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-        const GroupScales<C::BLOCK_N / GROUP> current = next;
-        next = scales.load(first + min(i + 1, count - 1));
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, 0);
-        pipeline.wait();
 #pragma unroll
-        for (int j = 0; j < C::BLOCK_N / GROUP; ++j) {
-            const uint64_t b = wgmma_descriptor(tile + C::A_BYTES + j * GROUP * ROW_BYTES, 0);
-            start_products(sums, a, b);
-            const float scale[] = {current.rows[0] * current.blocks[j], current.rows[1] * current.blocks[j]};
+        for (int j = 0; j < C::BLOCKS; ++j) {
+            start_products(sums, stage.a, stage.b + (j * GROUP * ROW_BYTES >> 4));
+            // Meanwhile: the scales, and after the last products of the stage the next stage.
+            if (j == 0) scales.read(scale);
+            if (j + 1 == C::BLOCKS) {
+                pipeline.advance();
+                stage = StageDescriptors<C>(shared, consumer, pipeline.state.stage);
+                if (i + 1 < count) pipeline.wait();
+            }
             wgmma_wait_group<0>();
             warpgroup_fence_operand(sums);
-            if (j + 1 == C::BLOCK_N / GROUP) {
-                pipeline.advance();
-                pipeline.release_previous();
-            }
-            add_scaled(acc + j * GROUP / 2, sums, scale);
+            if (j + 1 == C::BLOCKS) pipeline.release_previous();
+            add_scaled(acc + j * GROUP / 2, sums, scale[j]);
         }
     }
     pipeline.previous = -1;

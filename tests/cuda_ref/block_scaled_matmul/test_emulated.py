@@ -15,6 +15,7 @@ CASES = [
     pytest.param((70, 140, 304), "uneven", 0, 1, id="the last group, tile and block are not full"),
     pytest.param((64, 24, 1040), "zero_scales", 0, 1, id="stages are used again"),
     pytest.param((136, 130, 272), "normal", 2, 1, id="two consumers, rows of 4 bytes"),
+    pytest.param((136, 130, 1040), "uneven", 2, 1, id="two consumers, stages and slots of scales are used again"),
     pytest.param((70, 136, 528), "uneven", 0, 2, id="parts of k"),
     pytest.param((5, 140, 1040), "uneven", "few", 1, id="few rows"),
     pytest.param((37, 70, 272), "uneven", "few", 1, id="37 rows"),

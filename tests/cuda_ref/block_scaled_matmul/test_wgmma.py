@@ -38,7 +38,7 @@ def test_every_plan(hopper: torch.device, nan_outputs: None, shape: tuple[int, .
     M, N, K = shape
     a, b = (torch.empty(rows, K, dtype=torch.float8_e4m3fn, device=hopper) for rows in (M, N))
     problem = _model_tf32_float8.problem_of(a, b.mT, "promoted")
-    plans = [p for p in _model_tf32_float8.candidates(problem) if p.kernel == "wgmma8" and p.tile in wgmma.COMPILED]
+    plans = wgmma.plans_of(problem)
     assert {plan.tile for plan in plans} == set(wgmma.COMPILED)
     for plan in plans:
         check(partial(wgmma.run, plan), shape, hopper, plan)

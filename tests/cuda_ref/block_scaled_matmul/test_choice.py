@@ -1,0 +1,40 @@
+"""The tile that the model chooses for block_scaled_matmul on Hopper."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuda_ref.block_scaled_matmul import wgmma
+from cuda_ref.matmul._model_tf32_float8 import Problem, predicted_us
+from cuda_ref.matmul._tiles import Plan
+
+# M, N, K; device times in us of tile 1 (128 x 256 in clusters of 2) and of tile 2 (128 x 128) on an H100 SXM, with a
+# cold L2 cache: the median of 15 calls by CUPTI (CUDA 13.0). The constants of the model are fitted to these.
+MEASURED = [
+    ((4096, 7168, 16384), 710.0, 752.4),
+    ((4096, 4096, 7168), 177.7, 189.1),
+    ((4096, 7168, 2048), 104.5, 106.1),
+    ((1024, 18432, 7168), 222.8, 209.7),
+    ((4096, 24576, 1536), 254.0, 268.6),
+    ((8192, 8192, 8192), 836.6, 873.9),
+    ((2048, 5120, 13824), 244.3, 220.7),
+    ((16384, 2048, 4096), 211.4, 224.3),
+]
+
+
+def problem(shape: tuple[int, int, int]) -> Problem:
+    return Problem("wgmma8", *shape, 0, 132, promoted=True)
+
+
+@pytest.mark.parametrize(("shape", "large", "square"), MEASURED, ids=str)
+def test_the_faster_tile_is_chosen(shape: tuple[int, int, int], large: float, square: float) -> None:
+    x = problem(shape)
+    assert wgmma.best_of(x) == Plan("wgmma8", 1 if large < square else 2, 1)
+    of_large, of_square = (predicted_us(Plan("wgmma8", tile, 1), x, wgmma.COSTS) for tile in (1, 2))
+    assert of_square / of_large == pytest.approx(square / large, rel=0.04)
+
+
+def test_few_tiles_are_divided_along_k() -> None:
+    """A single tile would leave all other multiprocessors idle."""
+    assert wgmma.best_of(problem((128, 128, 16384))).parts > 1
+    assert wgmma.best_of(problem((128, 128, 128))).parts == 1
