@@ -18,7 +18,6 @@ KERNELS = (
     *("grouped_matmul_grad/wgmma.cu", "grouped_block_scaled_matmul/wgmma.cu"),
     *("int4_matmul/few.cu", "int4_matmul/few.cuh", "int4_matmul/few_wgmma.cu", "int4_matmul/wgmma.cu"),
     *("block_scaled_matmul/few.cu", "block_scaled_matmul/wgmma.cu", "block_scaled_matmul/products.cuh"),
-    "block_scaled_matmul/scale_warps.cuh",
     *("matmul/skinny.cuh", "matmul/wgmma.cu", "matmul/wgmma.cuh", "linear_cross_entropy/wgmma.cu"),
     *("matmul/wgmma_products.cuh", "hopper/epilogue.cuh", "hopper/persistent.cuh"),
 )

@@ -5,8 +5,7 @@
 // The persistent kernel of matmul/wgmma.cuh: a producer thread fills a ring of stages by TMA, and consumer warpgroups
 // multiply. A stage holds 128 k of each row, which is a group.
 //
-// Adds to it: a consumer adds the sums of groups times their scales to its own (products.cuh). Warps beside the producer
-// write products of scales for the consumers (scale_warps.cuh).
+// Adds to it: a consumer adds the sums of groups times their scales to its own (products.cuh).
 //
 // Precision: products are exact; the tensor cores keep 14 bits of a group's sum; all else is float32, rounded once.
 //
@@ -20,7 +19,8 @@ __global__ void __launch_bounds__(C::THREADS)
                        const Parts parts, __nv_bfloat16* __restrict__ out, int M, int N,
                        const __grid_constant__ BlockScales given) {
     using Out = __nv_bfloat16;
-    extern __shared__ __align__(BOX_ALIGNMENT) char stages[];
+    extern __shared__ char raw[];
+    char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(stages);
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
 
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(C::THREADS)
     if (threadIdx.x == C::PRODUCER) {
         tma_prefetch_descriptor(&maps.a);
         tma_prefetch_descriptor(&maps.b);
-        init_scaled_pipeline<C>(shared);
+        init_pipeline<C>(shared);
         if constexpr (C::CLUSTER == 1) producer.load_first();
     }
     // No thread may arrive at a barrier of another block before that block has initialized its barriers.
@@ -38,16 +38,8 @@ __global__ void __launch_bounds__(C::THREADS)
         __syncthreads();
     }
 
-    // Calls f(share, m, n) for each share of the cluster: 64 rows from m on for a consumer, columns from n on.
-    const auto for_each_share = [&](int consumer, auto f) {
-        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
-            const Share share = parts.share(index);
-            const TileCoordinate tile = tiles[share.tile];
-            f(share, (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M + consumer * 64, tile.n * C::BLOCK_N);
-        }
-    };
     if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<56>();
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<40>();
         if (threadIdx.x == C::PRODUCER) {
             if constexpr (C::CLUSTER > 1) {
                 producer.load_first();
@@ -56,33 +48,31 @@ __global__ void __launch_bounds__(C::THREADS)
             producer.load_others();
         } else {
             if constexpr (C::CLUSTER > 1) cluster_wait();
-            const int served = thread / 32 - 1;  // consumer
-            if (served < 0 || served >= C::CONSUMERS) return;
-            ScaleWriter<C> scales(shared, served);
-            for_each_share(served, [&](const Share& share, int m, int n) {
-                scales.write(given, share.begin, share.end - share.begin, m, n, M, N);
-            });
         }
     } else {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<224>();
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<232>();
         if constexpr (C::CLUSTER > 1) cluster_wait();
         const int boxes = C::EPILOGUE + consumer * C::BOXES * BOX_BYTES;
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
-        ScaleReader<C> scales(shared, consumer, thread);
-        for_each_share(consumer, [&](const Share& share, int m, int n) {
+        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
+            const Share share = parts.share(index);
+            const TileCoordinate tile = tiles[share.tile];
+            const int rank = cta_rank<C>();
+            const int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
+            const TileScales<C::BLOCK_N / GROUP> scales(given, m + thread / 32 * 16 + thread % 32 / 4, n / GROUP, M,
+                                                        N);
             float acc[C::BLOCK_N / 2] = {};
-            multiply_scaled<C>(acc, shared, consumer, share.end - share.begin, scales, pipeline);
+            multiply_scaled<C>(acc, shared, consumer, share.begin, share.end - share.begin, scales, pipeline);
             if (parts.count > 1) {
                 constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
                 const int64_t at = int64_t(share.part) * parts.tiles + share.tile;
-                store_part<false, false, C>(parts.sums + (at * C::CLUSTER + cta_rank<C>()) * SIZE, acc, thread,
-                                            consumer);
-            } else {
-                store_through_shared<Out, false, false>(&maps.out, out, acc, shared + boxes, stages + boxes, consumer,
-                                                        thread, m, n, M, N);
+                store_part<false, false, C>(parts.sums + (at * C::CLUSTER + rank) * SIZE, acc, thread, consumer);
+                continue;
             }
-        });
+            store_through_shared<Out, false, false>(&maps.out, out, acc, shared + boxes, stages + boxes, consumer,
+                                                    thread, m, n, M, N);
+        }
         if (thread == 0) tma_store_wait_group_read<0>();
     }
 }
@@ -121,7 +111,7 @@ extern "C" int block_scaled_wgmma(const void* a, const void* b, void* out, int64
     const MatrixOperand left{a, false, M, a_stride}, right{b, false, N, b_stride};
     const BlockScales scales{scale_a, scale_b, scale_a_row, scale_a_group, scale_b_block, scale_b_group};
     const auto run = [&](auto config) {
-        return launch_scaled<ScaledConfig<decltype(config)>>(left, right, static_cast<__nv_bfloat16*>(out), K, scales, parts, sums,
+        return launch_scaled<decltype(config)>(left, right, static_cast<__nv_bfloat16*>(out), K, scales, parts, sums,
                                                stream, record);
     };
     using Shapes = Tiles<false>;

@@ -22,14 +22,15 @@ __global__ void __launch_bounds__(C::THREADS)
     grouped_block_scaled_wgmma(const __grid_constant__ Maps maps, const ExpertSizes sizes,
                                const __grid_constant__ BlockScales given, int64_t scale_expert,
                                __nv_bfloat16* __restrict__ out, int K, int N) {
-    extern __shared__ __align__(BOX_ALIGNMENT) char stages[];
+    extern __shared__ char raw[];
+    char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(stages);
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
     const int steps = ceil_div(K, GROUP);
     if (threadIdx.x == C::PRODUCER) {
         tma_prefetch_descriptor(&maps.x);
         tma_prefetch_descriptor(&maps.weight);
-        init_scaled_pipeline<C>(shared);
+        init_pipeline<C>(shared);
     }
     // The barriers are initialized, in all blocks that may write to them.
     if constexpr (C::CLUSTER > 1) {
@@ -38,39 +39,27 @@ __global__ void __launch_bounds__(C::THREADS)
         __syncthreads();
     }
 
-    // Calls f(tile, m) for each tile of the cluster, with the first row of a consumer.
-    const auto for_each_tile = [&](int consumer, auto f) {
-        Tiles<C> tiles(sizes, N);
-        ExpertTile tile;
-        for (int index = blockIdx.x / C::CLUSTER; tiles.find(index, tile); index += gridDim.x / C::CLUSTER) {
-            f(tile, tile.m + cta_rank<C>() * C::BLOCK_M + consumer * 64);
-        }
-    };
     if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<56>();
-        const int served = thread / 32 - 1;  // consumer of a warp that writes scales
-        if (served < 0) {
-            produce<Float8, false, C>(maps, Tiles<C>(sizes, N), shared, steps);
-        } else if (served < C::CONSUMERS) {
-            ScaleWriter<C> scales(shared, served);
-            for_each_tile(served, [&](const ExpertTile& tile, int m) {
-                BlockScales own = given;
-                own.b += tile.expert * scale_expert;
-                scales.write(own, 0, steps, m, tile.n, sizes.rows, N);
-            });
-        }
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<40>();
+        if (thread < 32) produce<Float8, false, C>(maps, Tiles<C>(sizes, N), shared, steps);
     } else {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<224>();
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<232>();
         const int boxes = C::EPILOGUE + consumer * C::BOXES * BOX_BYTES;
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
-        ScaleReader<C> scales(shared, consumer, thread);
-        for_each_tile(consumer, [&](const ExpertTile& tile, int m) {
+        Tiles<C> tiles(sizes, N);
+        ExpertTile tile;
+        for (int index = blockIdx.x / C::CLUSTER; tiles.find(index, tile); index += gridDim.x / C::CLUSTER) {
+            const int m = tile.m + cta_rank<C>() * C::BLOCK_M + consumer * 64;
+            BlockScales own = given;
+            own.b += tile.expert * scale_expert;
+            const TileScales<C::BLOCK_N / GROUP> scales(own, m + thread / 32 * 16 + thread % 32 / 4, tile.n / GROUP,
+                                                        sizes.rows, N);
             float acc[C::BLOCK_N / 2] = {};
-            multiply_scaled<C>(acc, shared, consumer, steps, scales, pipeline);
-            if (m >= tile.end) return;  // all 64 rows belong to the next expert
+            multiply_scaled<C>(acc, shared, consumer, 0, steps, scales, pipeline);
+            if (m >= tile.end) continue;  // all 64 rows belong to the next expert
             store_rows(&maps.out, out, acc, shared + boxes, stages + boxes, consumer, thread, m, tile.n, tile.end, N);
-        });
+        }
         if (thread == 0) tma_store_wait_group_read<0>();
     }
 }
@@ -87,7 +76,7 @@ extern "C" int grouped_block_scaled_wgmma(const void* x, const void* weight, con
     const ExpertSizes rows{static_cast<const int*>(sizes), stride_sizes, int(E), int(T)};
     const BlockScales scales{scale_x, scale_weight, stride_sxt, stride_sxk, stride_swn, stride_swk};
     const auto run = [&](auto config) -> cudaError_t {
-        using C = ScaledConfig<decltype(config)>;
+        using C = decltype(config);
         Maps maps = {};
         if (!encode_maps<Float8, false, C>(maps, x, stride_x, weights, rows, out, K, N)) return cudaErrorInvalidValue;
         return launch_clusters(C::CLUSTER, grouped_block_scaled_wgmma<C>, grid<C>(rows, N), C::THREADS,

@@ -76,15 +76,6 @@ __device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
     return x;
 }
 
-__device__ __forceinline__ float4 load_shared_quad(uint32_t address) {
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(address)
-                 : "memory");
-    return x;
-}
-
 // A kernel launched by launch_early may begin once all blocks of the previous kernel have called start_next_kernel or
 // ended. wait_for_earlier_kernel waits until that kernel and all before it have ended.
 __device__ __forceinline__ void start_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

@@ -31,12 +31,11 @@ __device__ __forceinline__ int cta_rank() {
 }
 
 // Called by one thread of the block, before a barrier of all threads. A stage is full when one thread has announced its
-// bytes and they have arrived, and empty when all consumers of all blocks that read it have arrived. `full_arrivals`: of
-// that thread, and of warps that write to the stage besides.
+// bytes and they have arrived, and empty when all consumers of all blocks that read it have arrived.
 template <typename C>
-__device__ __forceinline__ void init_pipeline(uint32_t shared, int full_arrivals = 1) {
+__device__ __forceinline__ void init_pipeline(uint32_t shared) {
     for (int stage = 0; stage < C::STAGES; ++stage) {
-        mbarrier_init(shared + C::FULL_BARRIERS + stage * MBARRIER_BYTES, full_arrivals);
+        mbarrier_init(shared + C::FULL_BARRIERS + stage * MBARRIER_BYTES, 1);
         mbarrier_init(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, C::CONSUMERS * C::CLUSTER);
     }
     mbarrier_fence_init();

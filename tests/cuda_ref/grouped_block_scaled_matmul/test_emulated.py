@@ -16,7 +16,7 @@ CASES = [
     pytest.param((140, 3, 1040, 33), "skewed", "zero_scales", SMALL, id="stages are used again, rows of odd length"),
     pytest.param((70, 67, 144, 136), "empty", "unused_nan", SMALL, id="more experts than lanes, few rows"),
     pytest.param((90, 1, 16, 8), "one", "normal", LARGE, id="one expert"),
-    pytest.param((200, 3, 784, 264), "empty", "uneven", LARGE, id="slots of scales are used again, an empty expert"),
+    pytest.param((200, 3, 784, 264), "empty", "uneven", LARGE, id="stages are used again, an empty expert"),
 ]
 
 

@@ -68,12 +68,6 @@ inline float2 load_shared_pair(uint32_t address) {
     return x;
 }
 
-inline float4 load_shared_quad(uint32_t address) {
-    float4 x;
-    memcpy(&x, shared_pointer(address), sizeof x);
-    return x;
-}
-
 inline void start_next_kernel() {}
 inline void wait_for_earlier_kernel() {}
 inline void prefetch_l2(const void*) {}
