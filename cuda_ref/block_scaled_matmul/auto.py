@@ -1,4 +1,4 @@
-"""Product of float8 codes in CUDA by `few` for at most 64 rows, by `wgmma` for more."""
+"""Product of float8 codes in CUDA by `few` for few rows, otherwise by `wgmma`."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,6 +9,8 @@ from cuda_ref.block_scaled_matmul import few, wgmma
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
+ROWS = 32
+"""With 64 rows `wgmma` is faster, also where the blocks of `few` are resident."""
 
 
 @kept
@@ -22,16 +24,16 @@ def block_scaled_matmul(
 
     Shapes, strides, dtypes, devices and errors: those of wgmma.py. `config` names the kernel that runs.
     """
-    kernel = few if choose(a) == "few" else wgmma
+    kernel = few if choose(a, b) == "few" else wgmma
     return kernel.block_scaled_matmul(a, scale_a, b, scale_b)
 
 
 def config(a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> str:
     """The kernel, its tile or parts, and the operands that it copies."""
-    kernel = few if choose(a) == "few" else wgmma
+    kernel = few if choose(a, b) == "few" else wgmma
     return kernel.config(a, scale_a, b, scale_b)
 
 
-def choose(a: Tensor) -> str:
-    """`few` for so few rows that reading b takes most of the time, else `wgmma`."""
-    return "few" if a.ndim == 2 and len(a) <= few.MOST_ROWS else "wgmma"
+def choose(a: Tensor, b: Tensor) -> str:
+    """`few` for at most ROWS rows, if all its blocks are resident at once; else `wgmma`, which also reads b once."""
+    return "few" if a.ndim == b.ndim == 2 and len(a) <= ROWS and few.fits(b) else "wgmma"

@@ -52,10 +52,15 @@ def config(a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> str:
 
 def choose(a: Tensor, b: Tensor) -> Plan:
     """The most blocks of a cluster, a power of two up to 8, that are resident together and have enough steps each."""
-    tiles, steps = -(-len(b) // COLUMNS), -(-a.shape[1] // GROUP)
-    resident = RESIDENT * (multiprocessors(a.device) if a.is_cuda else 1)
-    parts = max(p for p in (1, 2, 4, 8) if p == 1 or (tiles * p <= resident and p * LEAST_STEPS <= steps))
+    steps = -(-a.shape[1] // GROUP)
+    parts = max(p for p in (1, 2, 4, 8) if p == 1 or (fits(b, p) and p * LEAST_STEPS <= steps))
     return Plan("skinny8", SKINNY_COLUMNS.index(COLUMNS), parts)
+
+
+def fits(b: Tensor, parts: int = 1) -> bool:
+    """True if all blocks are resident at once, with k in this number of parts."""
+    tiles = -(-len(b) // COLUMNS)
+    return tiles * parts <= RESIDENT * (multiprocessors(b.device) if b.is_cuda else 1)
 
 
 def run(plan: Plan, a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ COSTS = _model_tf32_float8.H200["wgmma8"]._replace(
 )
 """Constants of the model of matmul in float8 for this kernel, on a device with the highest clock of an H200.
 
-The first four are fitted to the device times of tiles 1 and 2 at eight shapes on an H100 SXM; the others, but for step_us,
+The first four are fitted to the device times of tiles 1 and 2 at eight shapes on an H100 SXM; all but these and step_us
 are those of matmul.
 A step adds no time to its products: while one consumer adds its sums, the tensor cores work for the other one.
 """

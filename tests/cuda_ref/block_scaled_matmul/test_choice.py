@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from cuda_ref.block_scaled_matmul import wgmma
+from cuda_ref.block_scaled_matmul import auto, wgmma
 from cuda_ref.matmul._model_tf32_float8 import Problem, predicted_us
 from cuda_ref.matmul._tiles import Plan
 
@@ -38,3 +39,10 @@ def test_few_tiles_are_divided_along_k() -> None:
     """A single tile would leave all other multiprocessors idle."""
     assert wgmma.best_of(problem((128, 128, 16384))).parts > 1
     assert wgmma.best_of(problem((128, 128, 128))).parts == 1
+
+
+@pytest.mark.parametrize(("M", "N", "kernel"), [(32, 128, "few"), (33, 128, "wgmma"), (1, 129, "wgmma")])
+def test_few_rows_are_left_to_few_if_its_blocks_are_resident(M: int, N: int, kernel: str) -> None:
+    """Two blocks of 64 columns are resident on the device without multiprocessors that a CPU stands for."""
+    a, b = (torch.empty(rows, 16, dtype=torch.float8_e4m3fn) for rows in (M, N))
+    assert auto.choose(a, b) == kernel
