@@ -48,11 +48,11 @@ def table(cases: Iterable[Sequence[Row]]) -> str:
 
 
 def timed_cases(device: Path) -> Iterator[list[Row]]:
-    """Yield the timed rows of each case in the results of a device."""
+    """Yield the timed rows of each case that a vendor computes, in the results of a device."""
     names = (*LEVEL, *AHEAD, *PRODUCTS)
     found = sorted((device / "operations").glob("*/*.csv"), key=lambda path: names.index(path.stem))
     for path in [*found, *sorted((device / "options").glob("*/*.csv"))]:
-        yield from by_case(read_rows(path))
+        yield from (rows for rows in by_case(read_rows(path)) if any(row.vendor for row in rows))
 
 
 def by_case(rows: Sequence[Row]) -> Iterator[list[Row]]:
