@@ -1,8 +1,8 @@
 """Times a launch for the autotuner, by events on the GPU, with a cold L2 cache.
 
-A launch takes the host tens of microseconds. If the GPU waits for it between two events, as in Triton's own `do_bench`
-on a busy host, short kernels cannot be told apart. Here the GPU is still busy when the launch is queued; otherwise the
-sample is taken again.
+A launch takes the host tens of microseconds. A GPU that waits for it between two events would add this to the time of
+the kernel. So the GPU is kept busy until the launch is queued; otherwise the sample is taken again. Triton's `do_bench`
+has no such check, and takes hundreds of samples of a short kernel.
 """
 
 from __future__ import annotations
