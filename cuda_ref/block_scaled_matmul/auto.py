@@ -1,4 +1,4 @@
-"""Product of float8 codes in CUDA by `few` for few rows, otherwise by `wgmma`."""
+"""Product of float8 codes in CUDA: `few` for at most 32 rows, otherwise `wgmma`."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,7 +10,7 @@ REQUIRES = "sm_90"
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
 ROWS = 32
-"""With 64 rows `wgmma` is faster, also where the blocks of `few` are resident."""
+"""Most rows for `few`: at 64 rows `wgmma` is faster."""
 
 
 @kept
@@ -35,5 +35,5 @@ def config(a: Tensor, scale_a: Tensor, b: Tensor, scale_b: Tensor) -> str:
 
 
 def choose(a: Tensor, b: Tensor) -> str:
-    """`few` for at most ROWS rows, if all its blocks are resident at once; else `wgmma`, which also reads b once."""
+    """`few` for at most ROWS rows if all its blocks are resident at once, else `wgmma`."""
     return "few" if a.ndim == b.ndim == 2 and len(a) <= ROWS and few.fits(b) else "wgmma"

@@ -1,7 +1,7 @@
 // The products of wgmma.cu: a consumer warpgroup adds the scaled sums of successive groups to its own.
 //
-// It sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time. These multiply-adds cost
-// no more than the additions of matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
+// It sums the 128 products of a group from zero in the tensor cores, for 128 columns at a time. These multiply-adds
+// cost no more than the additions of matmul's `promoted`. Meanwhile the tensor cores work for the other warpgroup.
 //
 // The sums of a thread lie in two rows, so a group needs two scales of a, and one of b for each 128 columns: see
 // QuadScales. A warpgroup gets its scales, and waits for the next stage, while its products are computed.
@@ -41,8 +41,8 @@ struct StageDescriptors {
     }
 };
 
-// `multiply_scaled` for tiles of 128 columns: registers hold the sums of two groups, so the next group is multiplied while
-// those of one are added.
+// `multiply_scaled` for tiles of 128 columns. Registers hold the sums of two groups: one is multiplied while the other is
+// added.
 template <typename C>
 __device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint32_t shared, int consumer, int first,
                                                   int count, const TileScales<1>& tile_scales,
@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply_in_turns(float (&acc)[GROUP / 2], uint3
     float even[GROUP / 2] = {}, odd[GROUP / 2] = {};
     QuadScales<1> scales(tile_scales, first, count);
     float scale[1][2] = {};  // of the previous group
-    // Starts group i, and adds the one before. That of the first group is zero.
+    // Starts the products of group i and adds those of group i - 1, which are zero for i = 0.
     const auto step = [&](float(&sums)[GROUP / 2], float(&previous)[GROUP / 2], int i) {
         const StageDescriptors<C> stage(shared, consumer, pipeline.state.stage);
         pipeline.wait();

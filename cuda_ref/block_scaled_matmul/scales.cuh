@@ -51,7 +51,7 @@ struct QuadScales {
     __device__ __forceinline__ QuadScales(const TileScales<BLOCKS>& tile, int first, int count)
         : tile(tile), group(first + int(threadIdx.x % 4)), last(first + count - 1), next(tile.load(min(group, last))) {}
 
-    // x[j][r]: the product of the scales of group i, for block j and row r. Called for one group after the other.
+    // x[j][r]: the product of the scales of group i, for block j and row r. Call for i = 0, 1, 2, ... in turn.
     __device__ __forceinline__ void read(int i, float (&x)[BLOCKS][2]) {
         if (i == 0) refill();
 #pragma unroll

@@ -26,11 +26,11 @@ COMPILED = (0, 1, 2)
 COSTS = _model_tf32_float8.H200["wgmma8"]._replace(
     sm_products_per_us=5.783e6, sm_l2_bytes_per_us=1.007e5, launch_us=3.019, block_us=0.2475, step_us=0.0
 )
-"""Constants of the model of matmul in float8 for this kernel, on a device with the highest clock of an H200.
+"""Constants of the model of matmul in float8 for this kernel, at 1,980 MHz, the highest clock of an H100 SXM and H200.
 
-The first four are fitted to the device times of tiles 1 and 2 at eight shapes on an H100 SXM; all but these and step_us
-are those of matmul.
-A step adds no time to its products: while one consumer adds its sums, the tensor cores work for the other one.
+sm_products_per_us, sm_l2_bytes_per_us, launch_us and block_us are fitted to device times of tiles 1 and 2 at eight
+shapes on an H100 SXM (test_choice.py). step_us is 0: while one consumer adds its sums, the tensor cores work for the
+other. The others are those of matmul.
 """
 
 
@@ -47,8 +47,8 @@ def block_scaled_matmul(
     included. The output is contiguous.
     Strides: any. TMA copies tiles of an operand that is contiguous along K, with rows at multiples of 16 bytes. Other
     operands are copied first, which takes their size in memory.
-    Plan: the tile and the parts of k with the least time by the model of matmul in float8, with constants of its own.
-    `config` names them.
+    Plan: the tile and the parts of k with the least time by the model of matmul in float8 with COSTS. `config` names
+    them.
     Dtypes: float8_e4m3fn, scales float32, output bfloat16. The tensor cores keep 14 bits of the sum of a group; scaled
     sums are added in float32 and rounded once.
     Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.
@@ -76,7 +76,7 @@ def choose(a: Tensor, b: Tensor) -> Plan:
 
 
 def best_of(x: Problem, costs: Costs = COSTS) -> Plan:
-    """The plan with the least predicted time, by default on an H100."""
+    """The plan with the least predicted time, by default at the highest clock of an H100 SXM."""
     return min(plans_of(x), key=lambda each: _model_tf32_float8.predicted_us(each, x, costs))
 
 

@@ -359,7 +359,7 @@ def pretend_gpu(arch: int) -> CompilingDriver:
     _autotuner.Autotuner._kept = lambda self, key, configs: None  # type: ignore[method-assign]
     _autotuner.Autotuner._keep = lambda self, key, configs: None  # type: ignore[method-assign]
     driver = CompilingDriver(arch)
-    _autotuner.do_bench = driver.benchmark
+    _autotuner.Autotuner.do_bench = property(lambda self: driver.benchmark)  # type: ignore[assignment]
     triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
     _launch.make_context_current = lambda index: None
     torch.cuda.current_device = lambda: 0

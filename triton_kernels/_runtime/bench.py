@@ -1,8 +1,8 @@
 """Times a launch for the autotuner, by events on the GPU, with a cold L2 cache.
 
-A launch takes the host tens of microseconds. A GPU that waits for it between two events would add this to the time of
-the kernel. So the GPU is kept busy until the launch is queued; otherwise the sample is taken again. Triton's `do_bench`
-has no such check, and takes hundreds of samples of a short kernel.
+Triton's `do_bench` lets the GPU wait for the host, and takes hundreds of samples of a short kernel. Here the GPU spins
+until the launch is queued. A sample that comes too late is repeated with a longer spin, up to MOST_CYCLES; after that
+it counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from triton.runtime import driver
 SAMPLES = 20
 LEAST_SAMPLES = 3
 BUDGET_MS = 100.0
-"""No further samples are taken once their sum is larger."""
+"""Sampling ends once the samples sum to this time and number at least LEAST_SAMPLES."""
 BUSY_CYCLES = 200_000
 """The GPU spins this long, about 0.1 ms, after it has cleared its cache and before the launch."""
 MOST_CYCLES = 64 * BUSY_CYCLES

@@ -1,8 +1,9 @@
 """Makes Triton's cache keys independent of what was launched before.
 
-Triton's key of a kernel holds the constants (global `tl.constexpr`) of the functions that it calls. Versions 3.6 and
-3.7 read them before they compute the function's own key, which finds them. So a key lacks the constants of functions
-that no earlier kernel has used, and another process, with other kernels before, compiles and tunes again.
+A kernel's key should hold the constants (global `tl.constexpr`) of the functions that it calls. Triton 3.6 and 3.7
+collect a function's constants only when they compute its own key, but read them before that. A key therefore lacks the
+constants of a function that no earlier kernel has called. A process that launches kernels in another order compiles and
+tunes again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from triton.runtime import jit
 
 
 def make_independent_of_order() -> None:
-    """Computes the key of a called function first, in this process, for all kernels. Later calls change nothing."""
+    """Makes Triton compute the key of a called function first, in this process, for all kernels. Idempotent."""
     update = getattr(jit.DependenciesFinder, "_update_hash", None)
     if update is None or hasattr(update, "__wrapped__"):
         return

@@ -10,7 +10,8 @@ from cuda_ref.matmul._model_tf32_float8 import Problem, predicted_us
 from cuda_ref.matmul._tiles import Plan
 
 # M, N, K; device times in us of tile 1 (128 x 256 in clusters of 2) and of tile 2 (128 x 128) on an H100 SXM, with a
-# cold L2 cache: the median of 15 calls by CUPTI (CUDA 13.0). The constants of the model are fitted to these.
+# cold L2 cache: medians of the second run of results/nvidia-h100-80gb-hbm3/proof/block_scaled/variants.txt, tile 1 of
+# `early` and tile 2 of `quads`. The constants of the model are fitted to these.
 MEASURED = [
     ((4096, 7168, 16384), 676.9, 748.4),
     ((4096, 4096, 7168), 175.5, 190.6),
@@ -43,6 +44,6 @@ def test_few_tiles_are_divided_along_k() -> None:
 
 @pytest.mark.parametrize(("M", "N", "kernel"), [(32, 128, "few"), (33, 128, "wgmma"), (1, 129, "wgmma")])
 def test_few_rows_are_left_to_few_if_its_blocks_are_resident(M: int, N: int, kernel: str) -> None:
-    """Two blocks of 64 columns are resident on the device without multiprocessors that a CPU stands for."""
+    """A CPU counts as one multiprocessor, on which two blocks of 64 columns are resident: at most 128 columns."""
     a, b = (torch.empty(rows, 16, dtype=torch.float8_e4m3fn) for rows in (M, N))
     assert auto.choose(a, b) == kernel

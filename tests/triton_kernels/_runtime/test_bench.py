@@ -1,4 +1,4 @@
-"""The autotuner's times: of the kernel, and not of the host that launches it."""
+"""The autotuner times the kernel, and not the host that launches it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triton_kernels._runtime import bench
 
 
 class Gpu:
-    """A GPU with a clock of its own: `late` launches find it idle, and wait for the host then."""
+    """A simulated GPU: it waits for the host in the first `late` samples."""
 
     def __init__(self, late: int, times: list[float]) -> None:
         self.late, self.times, self.calls, self.spins = late, times, 0, list[int]()

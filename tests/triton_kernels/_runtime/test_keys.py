@@ -1,4 +1,7 @@
-"""Triton's cache keys do not depend on which kernels were launched before."""
+"""Triton's cache keys do not depend on which kernels were launched before.
+
+The kernels share functions that hold constants.
+"""
 
 from __future__ import annotations
 
