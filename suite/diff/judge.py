@@ -20,7 +20,7 @@ from suite.diff.change import Change, Diff, Evidence, Pair, Verdict, case_name, 
 from suite.diff.interval import Estimate, as_ratio
 from suite.diff.kernels import is_vendors_choice, other_kernels
 from suite.diff.load import Key, Side
-from suite.diff.process_spread import Typical, family_factor, process_arm, tick
+from suite.diff.process_spread import BETWEEN_GPUS, Typical, family_factor, process_arm, tick
 from suite.results.noise import contradictory, reference_of
 from suite.results.render import number
 from suite.results.row import FAILURES, Row, Status
@@ -95,16 +95,18 @@ class Rule:
     typical: tuple[Typical, Typical]
     """The typical spreads of BASE and of NEW."""
 
-    def wide(self, ratio: Estimate, rows: Sequence[tuple[Row, Row]], *, ranked: bool) -> Estimate:
+    def wide(self, ratio: Estimate, pairs: Sequence[Pair], *, ranked: bool) -> Estimate:
         """`ratio` with an interval that covers the differences between two runs of the same code.
 
-        `rows` are the pairs of rows from which the ratio was computed.
+        `pairs` are those from which the ratio was computed.
         """
-        return ratio.scaled(self.family).blurred(math.hypot(*(self.arm(pair, ranked=ranked) for pair in rows)))
+        return ratio.scaled(self.family).blurred(math.hypot(*(self.arm(pair, ranked=ranked) for pair in pairs)))
 
-    def arm(self, rows: tuple[Row, Row], *, ranked: bool) -> float:
+    def arm(self, pair: Pair, *, ranked: bool) -> float:
         """The largest difference of two runs of the same code in the ratio of a row."""
-        return math.hypot(*(process_arm(row, t, ranked=ranked) for row, t in zip(rows, self.typical, strict=True)))
+        rows = zip((pair.base, pair.new), self.typical, strict=True)
+        between_gpus = BETWEEN_GPUS if pair.other_gpu else 0.0
+        return math.hypot(between_gpus, *(process_arm(row, typical, ranked=ranked) for row, typical in rows))
 
 
 def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
@@ -117,11 +119,10 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
             yield _untimed(pair)
             continue
         ratio, evidence, name, notes = _ratio_of_times(pair), Evidence.TIME, "", list(_notes(pair))
-        wide = rule.wide(ratio, [(pair.base, pair.new)], ranked=False)
+        wide = rule.wide(ratio, [pair], ranked=False)
         if control is not None and control is not pair and pair.ranked:
             relative, name = _ratio_to_control(pair, control), control.base.implementation
-            pair_and_control = [(pair.base, pair.new), (control.base, control.new)]
-            relative_wide = rule.wide(relative, pair_and_control, ranked=True)
+            relative_wide = rule.wide(relative, [pair, control], ranked=True)
             if doubt or _contradictory(pair, references):
                 ratio, wide, evidence = ratio.spanning(relative), wide.spanning(relative_wide), Evidence.BOTH
                 notes = [doubt, *notes] if doubt else notes
@@ -182,7 +183,7 @@ def _control(pairs: Sequence[Pair], rule: Rule) -> Pair | None:
         for pair in pairs
         if pair.timed and pair.ranked and all(row.vendor and not row.noisy for _, row in pair.sides)
     ]
-    arms = [rule.arm((pair.base, pair.new), ranked=True) for pair in vendors]
+    arms = [rule.arm(pair, ranked=True) for pair in vendors]
     steady = [pair for pair, arm in zip(vendors, arms, strict=True) if arm <= MAX_CONTROL_ARM * min(arms)]
     return min(steady, key=slowness, default=None)
 
@@ -200,7 +201,7 @@ def _doubt(control: Pair, rule: Rule) -> str:
     name, ratio = control.base.implementation, _ratio_of_times(control)
     if control.base.versions != control.new.versions:
         return f"versions of {name}: {control.base.versions} -> {control.new.versions}"
-    wide = rule.wide(ratio, [(control.base, control.new)], ranked=False)
+    wide = rule.wide(ratio, [control], ranked=False)
     if decide(ratio, wide, rule.threshold) in (Verdict.FASTER, Verdict.SLOWER):
         return f"{name} itself is {as_ratio(ratio.value):.3g} times as fast"
     return ""

@@ -29,6 +29,9 @@ registers. Kernels of other frameworks beside it did not change."""
 ASSUMED = {"cupti": 0.01, "wall": 0.5}
 """Relative difference assumed between processes, by recorder, where it was not measured. `vs_best` of 208 rows on an
 H200 differed by 1.4% at most. On two busy cores an addition in NumPy took 105 us in one process, 202 in another."""
+BETWEEN_GPUS = 0.055
+"""The same between two GPUs of a model, for a row and for its control. `vs_best`, in which both count, differed by 7.7%
+at most on three H100 (docs/comparing_runs.md)."""
 ERROR_RATE = 0.05
 """Probability of any FASTER or SLOWER row in a run of unchanged code."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.diff.judge import judge
-from tests.diff.rows import H200, as_side, judged, ranked, row
+from tests.diff.rows import H200, as_side, judged, ranked
 
 
 def test_drift_that_all_rows_share_is_not_a_change() -> None:
@@ -107,13 +107,23 @@ def test_a_row_without_a_sound_number_is_no_control(values: dict[str, Any]) -> N
     assert judged(base, new)["triton"].control == judged(new, base)["triton"].control == "jax"
 
 
-def test_a_changed_row_says_that_another_gpu_ran_it() -> None:
+GPUS = [("", False), ("GPU-1", False), ("GPU-2", True)]
+
+
+@pytest.mark.parametrize(("gpu", "other"), GPUS, ids=["unknown", "the same", "another"])
+def test_a_difference_as_between_gpus_is_no_change_of_the_code(gpu: str, other: bool) -> None:
     one = {**H200, "device": {**H200["device"], "uuid": "GPU-1"}}
-    base = as_side([row(), row("jax")], one)
-    for gpu, noted in (("", False), ("GPU-1", False), ("GPU-2", True)):
-        changes = judge(base, as_side([row(us=150.0, gpu=gpu), row("jax", gpu=gpu)], H200)).changes
-        found = {change.new.implementation: "on another GPU of this model" in change.notes for change in changes}
-        assert found == {"triton": noted, "jax": False}
+    base = as_side(ranked({"torch": 100.0, "triton": 110.0}), one)
+
+    def verdict_and_notes(us: float) -> tuple[str, bool]:
+        new = as_side(ranked({"torch": 100.0, "triton": us}, gpu=gpu))
+        found = {change.new.implementation: change for change in judge(base, new).changes}
+        assert not found["torch"].notes
+        return found["triton"].verdict.value, "on another GPU of this model" in found["triton"].notes
+
+    assert verdict_and_notes(110.0) == ("SAME", False)
+    assert verdict_and_notes(119.0) == ("AMBIGUOUS" if other else "SLOWER", other)
+    assert verdict_and_notes(150.0) == ("SLOWER", other)
 
 
 @pytest.mark.parametrize("apart", [{"case": "M=1,N=1,K=1"}, {"dtype": "float16"}, {"device": "cpu"}])
