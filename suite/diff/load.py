@@ -11,7 +11,7 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.files import read_text
 from suite.core.text import one_line
 from suite.results.csv_file import read_rows
-from suite.results.resume import ENVIRONMENT
+from suite.results.resume import EARLIER, ENVIRONMENT
 from suite.results.row import Row
 from suite.results.run_folder import LATEST
 
@@ -39,10 +39,16 @@ class Side:
         return str(host.get("name")) if isinstance(host, dict) else None
 
     def gpu_of(self, row: Row) -> str:
-        """The UUID of the GPU that ran `row`; empty on a CPU, or if it is not known."""
+        """The UUID of the GPU that ran `row`; empty on a CPU, and if it is not known, as for a resumed run."""
         if row.gpu or row.device == "cpu" or self.environment is None:
             return row.gpu
-        return str(self.environment["device"].get("uuid") or "")
+        earlier = _mapping(self.environment.get(EARLIER))  # records of tables that the last run left in the folder
+        record = _mapping(earlier.get(row.operation, self.environment))
+        return "" if "resumed_utc" in record else str(_mapping(record.get("device")).get("uuid") or "")
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def row_key(row: Row) -> Key:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.diff.judge import judge
-from tests.diff.rows import H200, as_side, judged, ranked
+from tests.diff.rows import H200, as_side, judged, ranked, row
 
 
 def test_drift_that_all_rows_share_is_not_a_change() -> None:
@@ -124,6 +124,24 @@ def test_a_difference_as_between_gpus_is_no_change_of_the_code(gpu: str, other: 
     assert verdict_and_notes(110.0) == ("SAME", False)
     assert verdict_and_notes(119.0) == ("AMBIGUOUS" if other else "SLOWER", other)
     assert verdict_and_notes(150.0) == ("SLOWER", other)
+
+
+def test_the_gpu_of_a_row_is_that_of_its_own_run() -> None:
+    """A folder also keeps tables of earlier runs, each with a record; a resumed run may have changed the GPU."""
+    last, earlier = ({**H200, "device": {**H200["device"], "uuid": uuid}} for uuid in ("GPU-1", "GPU-2"))
+    ours = row()
+    records = {
+        "last": last,
+        "earlier": {**last, "earlier": {"matmul": earlier}},
+        "other table": {**last, "earlier": {"sum": earlier}},
+        "resumed": {**last, "resumed_utc": ["now"]},
+        "damaged": {**last, "earlier": {"matmul": 3}},
+    }
+    assert {name: as_side([ours], record).gpu_of(ours) for name, record in records.items()} == {
+        "last": "GPU-1", "earlier": "GPU-2", "other table": "GPU-1", "resumed": "", "damaged": ""
+    }  # fmt: skip
+    assert as_side([ours], last).gpu_of(row(gpu="GPU-3")) == "GPU-3"
+    assert not as_side([ours], last).gpu_of(row(device="cpu"))
 
 
 @pytest.mark.parametrize("apart", [{"case": "M=1,N=1,K=1"}, {"dtype": "float16"}, {"device": "cpu"}])
